@@ -209,7 +209,7 @@ def is_nnx_enabled() -> bool:
 
 
 def enable_unsafe_deserialization() -> None:
-    """Accepted for Keras's sake: kerasish runs no code from files in any mode."""
+    """Accepted for compatibility with Keras: kerasish runs no code from files in any mode."""
 
 
 def is_interactive_logging_enabled() -> bool:
@@ -233,12 +233,12 @@ def is_traceback_filtering_enabled() -> bool:
 
 
 def enable_traceback_filtering() -> None:
-    """Accepted for Keras's sake: kerasish's tracebacks are short already."""
+    """Accepted for compatibility with Keras: kerasish's tracebacks are short already."""
     _Settings.traceback_filtering = True
 
 
 def disable_traceback_filtering() -> None:
-    """Accepted for Keras's sake: kerasish's tracebacks are short already."""
+    """Accepted for compatibility with Keras: kerasish's tracebacks are short already."""
     _Settings.traceback_filtering = False
 
 

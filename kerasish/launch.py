@@ -36,14 +36,14 @@ def find_mpiexec() -> str:
     Raises:
         LaunchError: there is none.
     """
-    beside = Path(sys.executable).parent
+    folder = Path(sys.executable).parent
     for name in ("mpiexec", "mpiexec.hydra", "mpiexec.exe"):
-        if (beside / name).is_file():
-            return str(beside / name)
+        if (folder / name).is_file():
+            return str(folder / name)
     found = shutil.which("mpiexec") or shutil.which("mpirun")
     if found is None:
         raise LaunchError(
-            'no mpiexec beside this Python nor on the PATH: pip install "kerasish[mpi]", or load '
+            'no mpiexec next to this Python nor on the PATH: pip install "kerasish[mpi]", or load '
             "the MPI module of the cluster."
         )
     return found
@@ -71,7 +71,7 @@ def cores() -> int:
 def environment(
     processes: int, given: Mapping[str, str], here: int, root: bool = False
 ) -> dict[str, str]:
-    """Return the variables that the processes need beside those that are set.
+    """Return the variables that the processes need, without those that are set.
 
     Args:
         processes: on this machine.

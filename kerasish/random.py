@@ -76,7 +76,7 @@ class SeedGenerator:
         """Return the present state, a uint32 tensor [seed, draw], and move on by one draw.
 
         Args:
-            ordered: kept for Keras's sake; draws are always in order.
+            ordered: accepted for compatibility with Keras; draws are always in order.
         """
         state = self.state.value
         self.state.assign(ops.add(state, _ONE_DRAW))

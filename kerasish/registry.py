@@ -279,7 +279,7 @@ def _is_importable(f: Callable[..., Any]) -> bool:
 @contextmanager
 def _sharing(safe: bool) -> Iterator[dict[int, Any]]:
     if _local.shared is not None:
-        yield _local.shared  # inside another call: what that one was told counts
+        yield _local.shared  # inside another call: the arguments of the outer one count
         return
     _local.shared, _local.safe, _local.parts = {}, safe, 0
     try:
@@ -303,7 +303,7 @@ def count_parts(number: int) -> None:
 def in_safe_mode() -> bool:
     """Return whether what is being read now may name only what is registered.
 
-    True unless the outermost `deserialize_keras_object` was told `safe_mode=False`.
+    True unless the outermost `deserialize_keras_object` was called with `safe_mode=False`.
     """
     return _local.safe
 

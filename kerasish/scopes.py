@@ -60,7 +60,7 @@ def _lies_in(scope: Scope, chain: Scope | None) -> bool:
 
 
 def current_scope() -> Scope | None:
-    """Return the scope in charge in this thread, or None."""
+    """Return the current scope of this thread, or None."""
     return _scopes.top
 
 

@@ -119,7 +119,7 @@ class _Step(CompiledStep):
         self._backend, self._function = backend, function
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # Called inside a trace, or inside another step: that engine stays in charge.
+        # Called inside a trace, or inside another step: that engine stays the current one.
         if has_chosen_engine():
             return self._run(args, kwargs)
         with using_engine(self._backend):

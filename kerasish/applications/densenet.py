@@ -41,7 +41,7 @@ def _densenet(image: Any, request: Request, depths: tuple[int, ...]) -> Any:
 
 
 def _block(x: Any, name: str) -> Any:
-    """A 1x1 and a 3x3 convolution whose result stands beside the input."""
+    """A 1x1 and a 3x3 convolution whose result is concatenated to the input."""
     y = conv(_rectified(x, f"{name}_0_"), 4 * _GROWTH, 1, 1, f"{name}_1_conv", "valid")
     y = conv(_rectified(y, f"{name}_1_"), _GROWTH, 3, 1, f"{name}_2_conv")
     return join([x, y], f"{name}_concat")

@@ -1,4 +1,4 @@
-"""MobileNet: depth-wise convolutions and 1x1 convolutions by turns (Howard et al., 2017)."""
+"""MobileNet: depth-wise convolutions and 1x1 convolutions in turn (Howard et al., 2017)."""
 
 from __future__ import annotations
 

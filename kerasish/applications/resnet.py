@@ -39,7 +39,7 @@ def _resnet(image: Any, request: Request, depths: tuple[int, ...]) -> Any:
 
 
 def _block(x: Any, name: str, filters: int, stride: int, project: bool) -> Any:
-    """1x1, 3x3, 1x1 convolutions beside the input, which a 1x1 convolution may project."""
+    """1x1, 3x3, 1x1 convolutions, added to the input, which a 1x1 convolution may project."""
     shortcut = x
     if project:
         shortcut = conv(x, 4 * filters, 1, stride, f"{name}_0_conv", "valid", bias=True)

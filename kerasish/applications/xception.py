@@ -40,7 +40,7 @@ def _separable(x: Any, block: int, number: int, filters: int) -> Any:
 
 
 def _shrink(x: Any, name: str, filters: tuple[int, int], rectify_first: bool) -> Any:
-    """Two separable convolutions and a pooling, beside a 1x1 convolution with a stride of 2."""
+    """Two separable convolutions and a pooling, added to a 1x1 convolution with a stride of 2."""
     residual = norm(conv(x, filters[1], 1, 2))
     for i in (1, 2):
         if rectify_first or i == 2:

@@ -50,7 +50,7 @@ class NotBatchedError(RuntimeError):
 
 
 class Batcher(Engine):
-    """Applies an op to all examples at once, by the engine that was in charge before.
+    """Applies an op to all examples at once, by the engine that was current before.
 
     Args:
         size: the number of examples.

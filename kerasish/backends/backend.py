@@ -12,7 +12,7 @@ and `fit` calls the step once per batch.
 These public names are part of the contract; `docs/backend.md` shows a backend made of them:
 
 - `kerasish.ops.op`: `Op` (`kernel`, `shape`, `outputs`, traits), `using_engine(engine)` puts an
-  engine in charge of all ops of this thread, `has_chosen_engine()` tells whether one is;
+  current engine of all ops of this thread, `has_chosen_engine()` says whether one is;
 - `kerasish.ops.shapes`: `Spec`, the shape and dtype that shape rules take;
 - `kerasish.tensor`: `prepare` makes the inputs of an op fit, `concrete` gives a tensor's array,
   `finish` makes tensors of a kernel's arrays and records the op for the reverse pass;
@@ -152,8 +152,8 @@ class Backend(Engine, ABC):
 
         `function` takes structures of arrays or tensors and returns a structure of tensors. Its
         assignments to variables are made together when it has returned; an exception (Ctrl-C
-        among them) leaves every variable as it was. While it runs, this backend is in charge of
-        ops, unless the step is called where an engine is in charge already (inside another step
+        among them) leaves every variable as it was. While it runs, this backend receives the
+        ops, unless the step is called where a thread has an engine already (inside another step
         or a trace): that one stays. A step may be called from several threads at a time.
 
         Args:

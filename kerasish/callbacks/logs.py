@@ -56,7 +56,7 @@ class CSVLogger(Callback):
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._release()
         # Opened now, so that a wrong path shows before hours of work; emptied with the first row,
-        # so that a run that dies before it leaves the old file.
+        # so that a run that ends before it leaves the old file.
         self._file = open(self.filename, "a+", newline="", encoding="utf-8")  # noqa: SIM115
         self._warned = False
         self.keys = self._read_header() if self.append else None

@@ -13,7 +13,7 @@ from kerasish import config
 from kerasish.datasets.extract import extract_archive
 
 _CHUNK = 1 << 20
-_SECONDS = 30  # without a byte, then the server counts as dead
+_SECONDS = 30  # without a byte, then the server counts as unreachable
 _SCHEMES = ("http", "https", "ftp", "file")
 
 

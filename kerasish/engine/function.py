@@ -32,7 +32,7 @@ from kerasish.watched import note_use
 def function(
     f: Callable[..., Any] | None = None, *, backend: str | None = None, optimize: str | None = None
 ) -> Callable[..., Any]:
-    """Return `f` compiled by the backend in charge, once for each signature of its arguments.
+    """Return `f` compiled by the current backend, once for each signature of its arguments.
 
     Variables that it reads are read at each call, assignments to variables are made when it is
     done. Arguments that are no arrays (numbers, strings, flags) are constants: another value is

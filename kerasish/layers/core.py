@@ -285,7 +285,7 @@ class Lambda(Layer):
 
         Args:
             custom_objects: name -> function, besides what was registered.
-            safe_mode: kept for Keras's sake: code inside files is run in no mode.
+            safe_mode: accepted for compatibility with Keras: code inside files is run in no mode.
 
         Raises:
             ValueError: a function is unknown, or is a lambda: files hold no code.

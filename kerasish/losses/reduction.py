@@ -122,7 +122,7 @@ def reduce_losses(
     """Return the values of a loss weighted, masked and reduced.
 
     Args:
-        values: one loss a sample (or a step, a pixel).
+        values: one loss per sample (or per step, per pixel).
         sample_weight: factors: one per value, or one per row; None: all 1.
         mask: where False, a value does not count.
         reduction: "sum"; "sum_over_batch_size" or "mean": the sum over the number of values;

@@ -207,7 +207,7 @@ class _Confusion(_Counting):
         self._count(y_true, y_pred, weights, {self._counted[0]: self.accumulator})
 
     def result(self) -> Tensor:
-        """Return the count; one a threshold if there are several."""
+        """Return the count; one per threshold if there are several."""
         return self._one_or_all(self.accumulator.value)
 
     def get_config(self) -> dict[str, Any]:

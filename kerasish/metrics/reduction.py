@@ -122,7 +122,7 @@ class MeanMetricWrapper(Mean):
     """The mean of a function's values over all samples.
 
     Args:
-        fn: a function (y_true, y_pred, **kwargs) -> one value per sample (or a step, a pixel).
+        fn: a function (y_true, y_pred, **kwargs) -> one value per sample (or per step, per pixel).
         name: the name under which it is reported.
         dtype: the dtype of its sums.
         kwargs: further arguments of `fn`.

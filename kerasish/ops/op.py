@@ -1,7 +1,7 @@
 """An op: what is computed, with its shape rule, its gradient and its reference kernel.
 
-An op knows no device and no tensor class. Calling one hands it to the engine now in charge, which
-sits in the slot below: the eager backend applies its kernel at once, a trace writes a node.
+An op knows no device and no tensor class. Calling one hands it to the current engine, which
+is kept in the slot below: the eager backend applies its kernel at once, a trace writes a node.
 """
 
 from __future__ import annotations
@@ -125,17 +125,17 @@ _default: list[Engine] = []
 
 
 def current_engine() -> Engine:
-    """Return the engine in charge in this thread."""
+    """Return the current engine of this thread."""
     return _slot.engine or _default[0]
 
 
 def set_default_engine(engine: Engine) -> None:
-    """Put `engine` in charge wherever no other one is."""
+    """Make `engine` the current one wherever no other one is."""
     _default[:] = [engine]
 
 
 def has_chosen_engine() -> bool:
-    """Return whether an engine was put in charge in this thread: a trace, or a step's own."""
+    """Return whether this thread has an engine of its own: a trace, or a step's."""
     return _slot.engine is not None
 
 
@@ -145,7 +145,7 @@ def is_inferring(x: AnyTensor) -> bool:
 
 
 def using_engine(engine: Engine | None) -> AbstractContextManager[None]:
-    """Put `engine` (None: the default one) in charge in this thread, for the `with` block."""
+    """Make `engine` (None: the default) this thread's current one inside the `with` block."""
     return override(_slot, "engine", engine)
 
 
@@ -182,7 +182,7 @@ class Traits:
         keeps_zero: the result is 0 wherever the (first) input is.
         repeats: the result is one number or a few, repeated: cheaper made than read.
         exact_storage: the result depends on the very dtype, not on the number alone.
-        epilogues: its native product can add a bias or another value and take relu in passing.
+        epilogues: its native product can add a bias or another value and apply relu itself.
         communicates: "sum" or "gather" where the result depends on the inputs on other ranks, all
             of which compute it at the same place of the graph, and never at compile time; "" else.
         calls_python: the op is a Python function (`ops.host`): no engine has native code for it.
@@ -296,7 +296,7 @@ class Op(Traits):
         self.__signature__ = inspect.Signature(public)
 
     def __call__(self, *args: Any, **attrs: Any) -> Tensor:
-        """Hand the op to the engine in charge.
+        """Hand the op to the current engine.
 
         Symbolic arguments give a symbolic tensor; an op of several results gives a tuple (`TupleOp`
         for type checkers).

@@ -18,7 +18,7 @@ class Adadelta(Optimizer):
 
     Args:
         learning_rate: the factor, 1.0 in the paper.
-        rho: the share of themselves that a and e keep a step, 0 <= rho < 1.
+        rho: the share of themselves that a and e keep per step, 0 <= rho < 1.
         epsilon: keeps the quotient finite and lets e grow from zero.
         options: what every optimizer takes; see `Optimizer`.
 

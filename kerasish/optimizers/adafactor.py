@@ -23,7 +23,7 @@ class Adafactor(Optimizer):
         epsilon_1: added to g^2.
         epsilon_2: the smallest scale of a variable.
         clip_threshold: the largest root mean square of u.
-        relative_step: kept for Keras's sake: as there, the rate of step t is never above
+        relative_step: accepted for compatibility: as in Keras, the rate of step t is never above
             1 / sqrt(t), whatever this says.
         options: what every optimizer takes; see `Optimizer`.
 

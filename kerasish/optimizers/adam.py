@@ -19,7 +19,7 @@ class Adam(MomentsOptimizer):
 
     Args:
         learning_rate: the step, >= 0.
-        beta_1: the share of itself that m keeps a step, 0 <= beta_1 < 1.
+        beta_1: the share of itself that m keeps per step, 0 <= beta_1 < 1.
         beta_2: the same for v.
         epsilon: keeps the quotient finite (the paper's "epsilon hat").
         amsgrad: divide by the largest v so far.

@@ -15,8 +15,8 @@ class Adamax(MomentsOptimizer):
 
     Args:
         learning_rate: the step, >= 0.
-        beta_1: the share of itself that the running mean m of g keeps a step.
-        beta_2: how u, the largest |g| so far, fades a step.
+        beta_1: the share of itself that the running mean m of g keeps per step.
+        beta_2: how u, the largest |g| so far, fades per step.
         epsilon: keeps the quotient finite.
         options: what every optimizer takes; see `Optimizer`.
 

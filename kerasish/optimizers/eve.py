@@ -20,7 +20,7 @@ class Eve(Optimizer):
 
     Args:
         learning_rate: the step, >= 0.
-        beta_1, beta_2: shares of themselves that the running means of g and g^2 keep a step.
+        beta_1, beta_2: shares of themselves that the running means of g and g^2 keep per step.
         beta_3: the same for d.
         c: how far r may be from 1, > 1.
         loss_minimum: f_min, the least value that the loss can reach.

@@ -1,4 +1,4 @@
-"""One update of all variables at once, where the engine in charge can compile the formula."""
+"""One update of all variables at once, where the current engine can compile the formula."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def fused_update(
     Args:
         optimizer: a built one.
         formula: its formula.
-        gradients: not clipped yet; by the norm of all of them they are clipped in passing.
+        gradients: not clipped yet; by the norm of all of them they are clipped in the same pass.
         rate: the learning rate.
         shared: what `shared_updates` returned.
     """

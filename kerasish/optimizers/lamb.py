@@ -15,7 +15,7 @@ class Lamb(MomentsOptimizer):
 
     Args:
         learning_rate: the step as a share of the variable's norm, >= 0.
-        beta_1: the share of itself that the running mean of g keeps a step.
+        beta_1: the share of itself that the running mean of g keeps per step.
         beta_2: the same for that of g^2.
         epsilon: keeps the quotient finite.
         options: what every optimizer takes; see `Optimizer`.

@@ -17,7 +17,7 @@ class Lion(Optimizer):
     Args:
         learning_rate: the size of every element's step; 3 to 10 times below Adam's.
         beta_1: the share of m in the step's direction, 0 < beta_1 <= 1.
-        beta_2: the share of itself that m keeps a step.
+        beta_2: the share of itself that m keeps per step.
         options: what every optimizer takes; see `Optimizer`.
 
     Source: Chen et al., Symbolic discovery of optimization algorithms, NeurIPS 2023.

@@ -28,7 +28,7 @@ class Muon(Optimizer):
         exclude_embeddings: whether variables of embeddings take Adam's steps.
         muon_a, muon_b, muon_c: the polynomial.
         adam_lr_ratio: the factor of the learning rate for Adam's steps.
-        momentum: the share of itself that the momentum keeps a step.
+        momentum: the share of itself that the momentum keeps per step.
         ns_steps: how often the polynomial is applied, >= 0.
         nesterov: look ahead by the momentum.
         rms_rate: scale steps to this root mean square, so that Adam's learning rates fit; None:

@@ -21,7 +21,7 @@ class Nadam(MomentsOptimizer):
 
     Args:
         learning_rate: the step, >= 0.
-        beta_1: the share of itself that the running mean m of g keeps a step.
+        beta_1: the share of itself that the running mean m of g keeps per step.
         beta_2: the same for the running mean of g^2.
         epsilon: keeps the quotient finite.
         options: what every optimizer takes; see `Optimizer`.

@@ -16,7 +16,7 @@ class RMSprop(Optimizer):
 
     Args:
         learning_rate: the step, >= 0.
-        rho: the share of itself that v keeps a step, 0 <= rho < 1.
+        rho: the share of itself that v keeps per step, 0 <= rho < 1.
         momentum: the share of the last step that is kept.
         epsilon: keeps the quotient finite.
         centered: divide by the running variance instead of the mean square.

@@ -21,7 +21,7 @@ class ScheduleFreeAdamW(MomentsOptimizer):
     Args:
         learning_rate: the step, >= 0.
         beta_1: the share of the mean x in y, 0 < beta_1 <= 1.
-        beta_2: the share of itself that the running mean of g^2 keeps a step.
+        beta_2: the share of itself that the running mean of g^2 keeps per step.
         epsilon: keeps the quotient finite.
         warmup_steps: steps over which the rate grows to its value.
         options: what every optimizer takes; see `Optimizer`.

@@ -155,7 +155,7 @@ class OptimizerState(Watched):
             variables: all variables, those of `build` among them.
 
         Raises:
-            ValueError: two variables have one path, so that their slots cannot be told apart.
+            ValueError: two variables have one path, so that their slots cannot be distinguished.
         """
         paths = [v.path for v in variables]
         for path in paths:

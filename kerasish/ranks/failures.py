@@ -140,7 +140,7 @@ class Watch:
         try:
             while not self._stop.wait(INTERVAL):
                 self._look()
-        except BaseException as error:  # noqa: BLE001 (a watchdog that dies must not die alone)
+        except BaseException as error:  # noqa: BLE001 (a watchdog that fails must end the job)
             self.fail(error)
 
     def _look(self) -> None:
@@ -169,11 +169,13 @@ class Watch:
         elif time.monotonic() - self._asked > min(GRACE, self.timeout):
             others = [r for r in range(self.group.size) if r != self.group.rank]
             silent = [r for r in others if r not in self._answers]
-            told = "; ".join(f"rank {r} {self._answers[r]}" for r in others if r in self._answers)
+            answers = "; ".join(
+                f"rank {r} {self._answers[r]}" for r in others if r in self._answers
+            )
             who = f"no answer from rank {', '.join(map(str, silent))}" if silent else "all answer"
             self.group.abort(
                 f"{self._where()}: waited {waited:.0f} s for the other ranks ({who}"
-                + (f"; {told}" if told else "")
+                + (f"; {answers}" if answers else "")
                 + "). All ranks stop; initialize(timeout=) sets the limit."
             )
 

@@ -69,7 +69,7 @@ def _checks(
     for method in (
         suite.is_a_backend, suite.compiles_steps, suite.passes_structures, suite.takes_new_shapes,
         suite.reads_and_assigns, suite.assigns_together, suite.is_undone_by_an_error,
-        suite.starts_anew_after_an_error, suite.trains_a_line, suite.draws_the_same_numbers,
+        suite.recovers_after_an_error, suite.trains_a_line, suite.draws_the_same_numbers,
         suite.keeps_nan_and_infinity, suite.runs_in_threads,
         suite.copies_what_the_caller_may_change,
     ):  # fmt: skip
@@ -238,7 +238,7 @@ class _Suite:
         else:
             raise AssertionError("the step's error did not arrive")
 
-    def starts_anew_after_an_error(self) -> None:
+    def recovers_after_an_error(self) -> None:
         v = Variable(np.zeros(2, "float32"))
 
         def step(x: Array) -> Tensor:

@@ -68,7 +68,7 @@ def _describe(value: object, seen: tuple[int, ...]) -> tuple[Any, ...]:
     except (pickle.PicklingError, TypeError, AttributeError) as error:
         if not hasattr(value, "__dict__"):
             raise TypeError(
-                f"memory: {value!r} cannot be told from others ({error}); give values that pickle."
+                f"memory: {value!r} has no fingerprint ({error}); give values that pickle."
             ) from error
     return _describe(type(value), within), _describe(vars(value), within)
 

@@ -158,7 +158,7 @@ class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
         check_classification_targets(y)
         if np.ndim(y) == 2 and np.shape(y)[1] > 1:
             raise ValueError(
-                "y: SKLearnClassifier takes one class a row; KerasClassifier takes several."
+                "y: SKLearnClassifier takes one class per row; KerasClassifier takes several."
             )
         y = column_or_1d(y, warn=True)
         if reset:

@@ -271,7 +271,7 @@ class EagerStep(CompiledStep):
         return result, engine.timings
 
     def __call__(self, *args: Any, **kwargs: Any) -> Structure:
-        # Inside a trace, or another engine's step, that engine stays in charge.
+        # Inside a trace, or another engine's step, that engine stays the current one.
         chosen = nullcontext() if has_chosen_engine() else using_engine(self.engine)
         with chosen, self.engine.step_scope():
             return self.function(*args, **kwargs)

@@ -45,7 +45,7 @@ class _Lane:
     Host memory is pinned so that the copy needs no staging by the driver. The array on the device
     that the NEXT batch will fill is taken one batch ahead: whatever used that memory before has
     been handed in by then, so the copy need only wait for work handed in before this batch, and
-    runs beside this batch's own.
+    runs in parallel with this batch's own.
 
     CuPy's pool hands out freed pinned memory at once, whatever still reads it. So the buffers are
     given up after their last copies only: by `close`, or when the lane is collected.
@@ -131,5 +131,5 @@ class Feeder:
             if len(self._lanes) >= self.MOST_LANES:
                 self._lanes.pop(next(iter(self._lanes))).close()
             lane = _Lane(self.xp, key)
-        self._lanes[key] = lane  # the newest last
+        self._lanes[key] = lane  # the latest last
         return lane

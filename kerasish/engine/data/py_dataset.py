@@ -23,7 +23,7 @@ class PyDataset:
 
     Args:
         workers: threads that read ahead; 0 or 1 reads in the main thread, when a batch is wanted.
-        use_multiprocessing: accepted for Keras's sake. Workers are threads here as well: batches
+        use_multiprocessing: accepted for compatibility. Workers are threads here as well: batches
             need not be copied between processes, and NumPy, h5py and file reading release the GIL.
         max_queue_size: batches read ahead at most.
 

@@ -58,7 +58,7 @@ class Match(NamedTuple):
         return getattr(self.loss, "fn_kwargs", {}).get(name, default)
 
     def counting(self) -> Array:
-        """Return the target's rows that count: those of weight 0 are nobody's mistake."""
+        """Return the target's rows that count: rows of weight 0 are not checked."""
         target, weights = np.asarray(self.target), self.weights
         if weights is None or not hasattr(weights, "shape") or not weights.shape:
             return target

@@ -81,6 +81,6 @@ def _cause_sparse(true: tuple[int, ...], pred: tuple[int, ...]) -> str:
     if len(pred) > 2 and len(true) < len(pred):
         return (
             "There is an answer for every place: Flatten or pool the last layer's input "
-            "(return_sequences=False in a recurrent layer) for one answer a row."
+            "(return_sequences=False in a recurrent layer) for one answer per row."
         )
     return f"It takes one class number for each answer: targets of shape {pred[:-1]}."

@@ -29,7 +29,7 @@ class InputLayer(Layer):
         shape: the shape without the batch axis.
         batch_size: the batch's size; None: any.
         dtype: the dtype's name; None: `floatx()`.
-        sparse, ragged: kept for Keras's sake; must be false.
+        sparse, ragged: accepted for compatibility with Keras; must be false.
         batch_shape: the shape with the batch axis, instead of `shape`.
         input_tensor: an existing symbolic tensor, instead of a shape.
         optional: whether the model may be called with None here.

@@ -39,7 +39,7 @@ class KerasTensor(Operators):
     Args:
         shape: the sizes; None where any will do.
         dtype: the dtype's name.
-        sparse, ragged: kept for Keras's sake; must be false.
+        sparse, ragged: accepted for compatibility with Keras; must be false.
         record_history: whether calls on it are remembered.
         name: a name for messages.
     """
@@ -271,7 +271,7 @@ class Operation(Watched):
 
         Args:
             layer_call: what computes the result.
-            args, kwargs: kept for Keras's sake.
+            args, kwargs: accepted for compatibility with Keras.
         """
         mode = self._remat_mode
         return layer_call if mode is None else call_again(self, mode, layer_call)

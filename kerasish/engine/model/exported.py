@@ -174,7 +174,7 @@ def _encode(structure: Structure) -> dict[str, Any]:
 
 
 class Endpoint:
-    """A function of an archive; runs on the engine in charge.
+    """A function of an archive; runs on the current engine.
 
     Args:
         name: what it is called.

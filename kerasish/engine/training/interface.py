@@ -37,7 +37,7 @@ class TrainedModel(Protocol):
 
     @property
     def input_keys(self) -> list[str]:
-        """The names by which inputs are told apart, where they are known."""
+        """The names by which inputs are distinguished, where they are known."""
 
     @property
     def input_count(self) -> int | None:

@@ -246,7 +246,7 @@ class TrainingProgram(PreparationMixin):
         return facts if sharding is None else {**facts, "shards": sharding.shards}
 
     def step(self, kind: str) -> CompiledStep:
-        """Return a step as the backend in charge runs it; it is compiled on its first call.
+        """Return a step as the current backend runs it; it is compiled on its first call.
 
         Args:
             kind: "train", "test", "predict", or "results" (of the metrics).

@@ -74,7 +74,7 @@ class Trainer(Layer):
 
     @property
     def input_keys(self) -> list[str]:
-        """The names by which inputs are told apart, where they are known."""
+        """The names by which inputs are distinguished, where they are known."""
         return []
 
     @property

@@ -62,10 +62,10 @@ def export_onnx(
     onnx = need_onnx("Model.export: format='onnx'")
     path = file_path(filepath)
     opset = OLDEST_OPSET if opset_version is None else opset_version
-    newest = onnx.defs.onnx_opset_version()
-    if type(opset) is not int or not OLDEST_OPSET <= opset <= newest:
+    latest = onnx.defs.onnx_opset_version()
+    if type(opset) is not int or not OLDEST_OPSET <= opset <= latest:
         raise ValueError(
-            f"Model.export: opset_version is a number from {OLDEST_OPSET} to {newest} (that of "
+            f"Model.export: opset_version is a number from {OLDEST_OPSET} to {latest} (that of "
             f"the installed package onnx), got {opset_version!r}."
         )
     f, signature = inference_of(model, input_signature)

@@ -53,7 +53,7 @@ class Equalization(PictureLayer):
 
     Args:
         value_range: the least and the largest value of a pixel.
-        bins: number of levels told apart.
+        bins: number of levels that are distinguished.
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Example:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def _mixed(x: Tensor, other: Tensor, weight: Tensor) -> Tensor:
-    """Return weight * x + (1 - weight) * other, one weight (n,) a row."""
+    """Return weight * x + (1 - weight) * other, one weight (n,) per row."""
     x, other = (v if v.dtype == weight.dtype else ops.cast(v, weight.dtype) for v in (x, other))
     weight = ops.reshape(weight, (-1, *(1,) * (len(x.shape) - 1)))
     return weight * x + (1.0 - weight) * other

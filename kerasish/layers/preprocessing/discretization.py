@@ -73,7 +73,7 @@ class Discretization(Layer):
         num_bins: number of bins whose boundaries `adapt` finds, instead of boundaries.
         epsilon: how coarse the quantiles may be, 0 < epsilon < 1.
         output_mode: "int", "one_hot", "multi_hot" or "count" (see `CategoryEncoding`).
-        sparse: must be false; kept for Keras's sake.
+        sparse: must be false; accepted for compatibility with Keras.
         dtype: dtype or dtype policy; None: `config.dtype_policy()`.
         name: name of the layer; None: made from the class.
 

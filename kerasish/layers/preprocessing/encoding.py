@@ -111,7 +111,7 @@ class CategoryEncoding(Layer):
         num_tokens: number of categories, >= 1; integers outside 0 <= x < num_tokens count nowhere.
         output_mode: "one_hot" (a last axis of size 1 is replaced by the vector), "multi_hot" or
             "count" (over the last axis).
-        sparse: must be false; kept for Keras's sake.
+        sparse: must be false; accepted for compatibility with Keras.
 
     Shape: (..., length) -> (..., num_tokens); one_hot (..., length) -> (..., length, num_tokens).
 

@@ -84,7 +84,7 @@ class Hashing(HostLayer):
         mask_value: what goes to bin 0 alone; the rest share the bins 1 .. num_bins - 1.
         salt: an integer or two: hashes with SipHash-2-4 under this key instead of FarmHash64.
         output_mode: "int", "one_hot", "multi_hot" or "count" (see `CategoryEncoding`).
-        sparse: must be false; kept for Keras's sake.
+        sparse: must be false; accepted for compatibility with Keras.
 
     Shape: int: same; else as for `CategoryEncoding`.
 
@@ -138,7 +138,7 @@ class HashedCrossing(HostLayer):
     Args:
         num_bins: number of bins, >= 1.
         output_mode: "int" or "one_hot".
-        sparse: must be false; kept for Keras's sake.
+        sparse: must be false; accepted for compatibility with Keras.
         name: name of the layer; None: made from the class.
         dtype: dtype or dtype policy; None: `config.dtype_policy()`.
 

@@ -28,7 +28,7 @@ class StringLookup(IndexLookup):
         output_mode: "int"; "one_hot", "multi_hot", "count" (see `CategoryEncoding`); "tf_idf":
             count * log(1 + documents / (1 + documents with it)).
         pad_to_max_tokens: whether vectors have max_tokens entries, whatever the vocabulary's size.
-        sparse: must be false; kept for Keras's sake.
+        sparse: must be false; accepted for compatibility with Keras.
         encoding: of bytes.
         name: name of the layer; None: made from the class.
         salt: an integer or two: the key under which unknown strings are hashed (SipHash-2-4).
@@ -79,7 +79,7 @@ class IntegerLookup(IndexLookup):
         num_oov_indices: numbers for integers outside the vocabulary; with 0 they are an error.
         oov_token: what `invert` gives for unknown integers.
         vocabulary_dtype: "int64".
-        sparse: must be false; kept for Keras's sake.
+        sparse: must be false; accepted for compatibility with Keras.
         pad_to_max_tokens: as for `StringLookup`.
         oov_method: which of several numbers an unknown integer gets: "floormod", integer mod
             num_oov_indices, or "farmhash", its hash.

@@ -63,7 +63,7 @@ class TextVectorization(HostLayer):
         output_sequence_length: tokens of each result of "int", cut or padded; None: as many as
             the longest text of the batch has.
         pad_to_max_tokens, vocabulary, idf_weights: as for `StringLookup`.
-        sparse, ragged: must be false; kept for Keras's sake.
+        sparse, ragged: must be false; accepted for compatibility with Keras.
         encoding: of bytes.
         name: name of the layer; None: made from the class.
 
@@ -188,11 +188,11 @@ class TextVectorization(HostLayer):
         return ops.reshape(result, (*leading, result.shape[-1]))
 
     def _leading(self, shape: Shape) -> tuple[Any, ...]:
-        """Return the sizes of a result before its last one: a row a text, or a list of tokens."""
+        """Return the sizes of a result before its last one: a row per text, or a list of tokens."""
         return tuple(shape[:-1] if self.split is None else shape[:1])
 
     def _padded(self, rows: Sequence[list[str]]) -> Array:
-        """Return the tokens' numbers, a row a text, cut or padded with 0."""
+        """Return the tokens' numbers, one row per text, cut or padded with 0."""
         length = self.output_sequence_length
         if length is None:
             length = max(map(len, rows), default=0)

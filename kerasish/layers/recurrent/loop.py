@@ -110,7 +110,7 @@ class RNN(Layer):
         return_state: whether to return the last states after the output.
         go_backwards: whether to go from the last step to the first (outputs come in that order).
         stateful: whether the last states are the first ones of the next call.
-        unroll: kept for Keras's sake; the engine decides.
+        unroll: accepted for compatibility with Keras; the engine decides.
         zero_output_for_mask: whether the output of a step that a mask leaves out is 0, not that
             of the step before.
 

@@ -117,7 +117,7 @@ class LSTM(CellLayer):
         dropout, recurrent_dropout: share of the inputs, and of the state, dropped in training.
         seed: an integer or a `SeedGenerator`; None: a new seed.
         return_sequences, return_state, go_backwards, stateful: see `RNN`.
-        unroll, use_cudnn: kept for Keras's sake; the engine decides.
+        unroll, use_cudnn: accepted for compatibility with Keras; the engine decides.
 
     Shape: (n, steps, inputs) -> (n, units), or (n, steps, units) with `return_sequences`.
 

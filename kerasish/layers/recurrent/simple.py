@@ -101,7 +101,7 @@ class SimpleRNN(CellLayer):
         bias_constraint: function applied to the bias after each update; None: none.
         dropout, recurrent_dropout: share of the inputs, and of the state, dropped in training.
         return_sequences, return_state, go_backwards, stateful: see `RNN`.
-        unroll: kept for Keras's sake; the engine decides.
+        unroll: accepted for compatibility with Keras; the engine decides.
         seed: an integer or a `SeedGenerator`; None: a new seed.
 
     Shape: (n, steps, inputs) -> (n, units), or (n, steps, units) with `return_sequences`.

@@ -348,7 +348,7 @@ def segment_sum(
         segment_ids: integers, shape (n,), in any order; rows with ids out of range count
             nowhere.
         num_segments: how many sums; None: the largest id + 1, which cannot be traced.
-        sorted: accepted for Keras's sake.
+        sorted: accepted for compatibility with Keras.
 
     Example:
         >>> segment_sum([1, 2, 3], [0, 1, 1]).tolist()

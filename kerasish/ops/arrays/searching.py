@@ -175,7 +175,7 @@ def unique(
 
     Args:
         x: the elements.
-        sorted: accepted for Keras's sake; the result is sorted.
+        sorted: accepted for compatibility; the result is sorted.
         return_index: whether to return the first place of each.
         return_inverse: whether to return which of them each element of x is.
         return_counts: whether to return how often each occurs.

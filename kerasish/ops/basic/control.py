@@ -286,7 +286,7 @@ def scan(
         xs: a structure of tensors of one leading size, or None with `length`.
         length: number of steps; needed where xs is None.
         reverse: go from the last x to the first; ys keep the order of xs.
-        unroll: kept for Keras's sake; the engine decides.
+        unroll: accepted for compatibility with Keras; the engine decides.
 
     Example:
         >>> total, sums = scan(lambda c, x: (c + x, c + x), 0, as_tensor([1, 2, 3]))

@@ -298,8 +298,8 @@ def perspective_transform(
             "perspective_transform: the points must have the shape (4, 2) or (n, 4, 2), got "
             f"{start.shape} and {end.shape}."
         )
-    back_home = perspective_matrix(end, start)
-    m = [[reshape(entry, (-1, 1, 1)) for entry in row] for row in back_home]
+    inverse = perspective_matrix(end, start)
+    m = [[reshape(entry, (-1, 1, 1)) for entry in row] for row in inverse]
     rows, columns = _grid(x)
     across, down, depth = (a * columns + b * rows + c for a, b, c in m)
     shape = x.shape[:3]

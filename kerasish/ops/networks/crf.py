@@ -108,7 +108,7 @@ def crf_score(
     start: TensorLike | None = None,
     end: TensorLike | None = None,
 ) -> Tensor:
-    """Return the score of one sequence of tags a row; see `crf_log_norm`.
+    """Return the score of one sequence of tags per row; see `crf_log_norm`.
 
     Args:
         potentials: scores of each tag at each step, shape (n, steps, tags).

@@ -388,7 +388,7 @@ def dot_product_attention(
         mask: true where a target may attend; broadcasts likewise.
         scale: None: 1 / sqrt(size).
         is_causal: whether a target attends to sources up to its own place only.
-        flash_attention: accepted for Keras's sake; the result is the same.
+        flash_attention: accepted for compatibility; the result is the same.
         attn_logits_soft_cap: c: logits become c * tanh(logits / c).
 
     Source: Vaswani et al., NeurIPS 2017.

@@ -111,6 +111,6 @@ def kaiser(x: int, beta: float) -> Tensor:
     count = _count(x)
     if count == 1:
         return ones((1,))
-    # Rounding may leave |t| a hair above 1.
+    # Rounding may leave |t| slightly above 1.
     rest = absolute(subtract(1, square(_from_minus_one(count))))
     return divide(i0(multiply(sqrt(rest), beta)), i0(multiply(ones(()), beta)))

@@ -1,7 +1,7 @@
 """Where HDF5 files and archives are written to.
 
-The HDF5 library does not survive a full disk: it cannot close its file, and may take the process
-down. So it is told that all is well; the first error is kept and raised once the library is done.
+The HDF5 library cannot handle a full disk: it cannot close its file, and the process may crash. So
+every write reports success; the first error is kept, and raised once the library is done.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ arrays' order, and "seal", one of all other metadata. Files of others have neith
 
 The package safetensors (0.8) writes 400 MB in 0.28 s and reads them in 0.12 s; this module takes
 0.68 s with checksums and the flush to the disk, and 0.16 s. The package is not used because its
-reader maps the file: where the file becomes shorter meanwhile, the process dies of SIGBUS, and here
-a ValueError names the file. Nor could tests fail its writes one by one. Tests read our files by it.
+reader maps the file: where the file becomes shorter meanwhile, SIGBUS ends the process; here a
+ValueError names the file. Nor could tests fail its writes one by one. Tests read our files by it.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.typing import Array
 
-# Whether cuBLASLt and cuDNN take relu in passing. Theirs may give 0 for NaN, which then stays
+# Whether cuBLASLt and cuDNN apply relu. Theirs may give 0 for NaN, which then stays
 # unseen; tests/gpu/test_special_numbers.py asks a GPU. Until one has shown otherwise: a kernel of
 # our own.
 RELU_IN_PASSING = False

@@ -34,7 +34,7 @@ WORKSPACE_BYTES, REDUCTION_SCHEMES, ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 # Products that are split along the summed axis add their parts in float32: the other schemes add
 # them in the dtype of the result, 16 bits.
 IN_COMPUTE_TYPE = 2
-# What is done to the product on its way out; a bias is one more bit.
+# What is done to the product before it is written; a bias is one more bit.
 EPILOGUES = {None: 0, "relu": 2, "gelu": 32}
 PLAIN, WITH_BIAS = 1, 4
 # The sums of the right factor's columns are written where a bias would be read (BGRADA: the right

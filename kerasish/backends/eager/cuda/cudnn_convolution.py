@@ -1,4 +1,4 @@
-"""Convolution, a bias and relu in passing, and its gradients by cuDNN; None where it does not.
+"""Convolution with a bias and relu, and its gradients, by cuDNN; None where it has no plan.
 
 Data lies with its channels last, as ours does. cuDNN wants kernels (results, *window, channels):
 ours are copied into that order, and gradients out of it. One spatial axis is two, one of size 1.

@@ -113,7 +113,7 @@ __device__ __forceinline__ i64 merged_place(i64 e, K keys, i64 count, int shift)
 
 #define SORTED 1024
 
-// Each block sorts so many places: keys, and which one each was.
+// Each block sorts SORTED places: the keys, and the place that each had.
 extern "C" __global__ void sort_chunks(
     IN(i64) places, OUT(i64) keys, OUT(i64) order, i64 count) {
     SHARED(i64, from, SORTED);

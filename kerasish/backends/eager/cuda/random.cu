@@ -25,7 +25,7 @@ __device__ __forceinline__ Words philox(i64 block, u32 seed, u32 draw) {
     return words;
 }
 
-// state is (seed, draw), on the device: a captured graph draws anew when it changes.
+// state is (seed, draw), on the device: a captured graph draws again when it changes.
 extern "C" __global__ void random_words(IN(u32) state, OUT(u32) words, i64 count, int packed) {
     u32 seed = state[0], draw = state[1];
     for (i64 block = first_element(); block * 4 < count; block += element_step()) {

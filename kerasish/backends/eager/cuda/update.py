@@ -1,6 +1,6 @@
 """New values of all variables of an optimizer in one launch, and the norm of all gradients.
 
-No op takes many variables at once: an optimizer asks the engine in charge
+No op takes many variables at once: an optimizer asks the current engine
 (`optimizers/fused_update.py`), and the engine of a GPU asks `update_by_formula`. The learning
 rate, the counter and the factor that clips are read on the device: no launch waits for them.
 """

@@ -193,10 +193,10 @@ class Worker(Share):
     def _by_column(self) -> State:
         w = self.w
         by_groups, by_columns, by_rows = self.shares(self.threads)
-        nobody = w.bits_xor(
+        unshared = w.bits_xor(
             w.bits_or(by_groups, w.bits_or(by_columns, by_rows)), constant(1, "bool")
         )
-        idle = w.bits_and(nobody, w.compare("ne", self.thread, word(0)))
+        idle = w.bits_and(unshared, w.compare("ne", self.thread, word(0)))
         g0, g1 = self._row_share(self.groups)
         g0 = w.select(by_groups, g0, word(0))
         g1 = w.select(by_groups, g1, w.select(idle, word(0), self.groups))

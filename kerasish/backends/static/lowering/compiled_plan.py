@@ -65,7 +65,7 @@ class CompiledPlan:
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.units: list[Unit] = builder.build()
         self.aliases = builder.aliases
-        self._home = {v: v for v in buffers}
+        self._buffer_of = {v: v for v in buffers}
         self.constants: dict[Value, Place] = {}
         self._keep: list[Any] = []
         self._place_constants()
@@ -74,7 +74,7 @@ class CompiledPlan:
         self._check_order()
         compile_many([k for u in self.units if u.native for k in u.kernels()])
         self.plan, self.sizes = plan_units(
-            graph, self.units, self.root, ChainMap[Any, Any](self._home, self.constants),
+            graph, self.units, self.root, ChainMap[Any, Any](self._buffer_of, self.constants),
             [root for root, _ in self.copies],
         )  # fmt: skip
 
@@ -86,7 +86,7 @@ class CompiledPlan:
 
     def buffer_of(self, root: Any) -> Value | None:
         """Return the variable in whose buffer a value lies; None for other memory."""
-        return self._home.get(root)
+        return self._buffer_of.get(root)
 
     def _place_constants(self) -> None:
         for v, array in self.graph.constants.items():
@@ -122,7 +122,7 @@ class CompiledPlan:
                 if alone and nbytes_of(root) == nbytes_of(old):
                     if reader == at:
                         unit.share(root, old)  # type: ignore[attr-defined]
-                    self._home[root] = old
+                    self._buffer_of[root] = old
                     continue
             self.copies.append((root, old))
         self._save_overwritten()
@@ -139,7 +139,7 @@ class CompiledPlan:
         """Raise if a unit changes a variable before all conditions are known to hold."""
         decided = max(self.condition_units(), default=-1)
         for unit in self.units[: decided + 1]:
-            if any(self.root(v) in self._home for v in unit.writes):
+            if any(self.root(v) in self._buffer_of for v in unit.writes):
                 raise UndecidedUpdateError(
                     f"{unit.name} changes a variable in place before Python has asked for the "
                     "last number"
@@ -148,7 +148,7 @@ class CompiledPlan:
     def _save_overwritten(self) -> None:
         """Save buffers that a copy at the end reads after another copy has overwritten them."""
         overwritten = {old for _, old in self.copies} | {
-            old for old, new in self.updates if self._home.get(self.root(new)) is old
+            old for old, new in self.updates if self._buffer_of.get(self.root(new)) is old
         }
         for i, (root, old) in enumerate(self.copies):
             if root in overwritten and root is not old:
@@ -157,7 +157,7 @@ class CompiledPlan:
                 self.copies[i] = (saved, old)
 
     def _is_fixed(self, key: Any) -> bool:
-        return key in self._home or key in self.constants
+        return key in self._buffer_of or key in self.constants
 
 
 class CompiledPlans:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish.backends.static import onednn
 from kerasish.backends.static.codegen import matmul as small
-from kerasish.backends.static.codegen.description import KernelBuilder
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering import blas
@@ -161,6 +161,20 @@ class MatmulUnit(LibraryUnit):
         self._finish()
 
 
+def epilogue_kernel(bias: Value | None, activation: str) -> Kernel:
+    """Return what is done to each element of a product: add the bias, apply the activation."""
+    k = KernelBuilder()
+    x = k.input("float32")
+    if bias is not None:
+        x = x + k.input("float32", level="column")
+    if activation:
+        x = k.op(activation, x)
+    elif bias is None:
+        x = k.op("stop_gradient", x)
+    k.output(x)
+    return k.build()
+
+
 class SmallMatmulUnit(Unit):
     """A small product of two matrices in a loop of our own, with bias and activation."""
 
@@ -170,17 +184,8 @@ class SmallMatmulUnit(Unit):
         reads = [a.root, b.root, *([bias] if bias is not None else [])]
         super().__init__("small matmul", reads, [out])
         self.a, self.b, self.out, self.bias = a, b, out, bias
-        k = KernelBuilder()
-        x = k.input("float32")
-        if bias is not None:
-            x = x + k.input("float32", level="column")
-        if activation:
-            x = k.op(activation, x)
-        elif bias is None:
-            x = k.op("stop_gradient", x)
-        k.output(x)
         self.transposed = b.strides[1] != 1
-        self.matmul = small.Matmul(k.build(), self.transposed)
+        self.matmul = small.Matmul(epilogue_kernel(bias, activation), self.transposed)
         self.sizes = (a.shape[0], b.shape[1], a.shape[1])
         self.scratch = small.scratch_size(self.matmul, b.shape[1], a.shape[1])
         self.flops = 2.0 * math.prod(self.sizes)

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.backends.static.codegen import matmul as products
-from kerasish.backends.static.codegen.description import KernelBuilder
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.columns import column_moves, taps
-from kerasish.backends.static.lowering.library import View, _geometry, contiguous
+from kerasish.backends.static.lowering.library import View, _geometry, contiguous, epilogue_kernel
 from kerasish.backends.static.lowering.moves import (
     Piece,
     _fill_piece,
@@ -114,7 +113,7 @@ class ProductUnit(StandaloneUnit):
         super().__init__("product", reads, [out])
         self.a, self.b, self.out, self.bias, self.packed = a, b, out, bias, packed
         self.transposed = packed is None and b.strides[-1] != 1
-        self.matmul = products.Matmul(_epilogue(bias, activation), self.transposed)
+        self.matmul = products.Matmul(epilogue_kernel(bias, activation), self.transposed)
         self.sizes = (a.shape[-2], b.shape[-1], a.shape[-1])
         self.scratch = products.scratch_size(self.matmul, *self.sizes[1:])
 
@@ -187,19 +186,6 @@ def _aligned(view: View, count: int) -> tuple[int, ...]:
     return (*[0] * (count - len(own)), *own)
 
 
-def _epilogue(bias: Value | None, activation: str) -> Any:
-    k = KernelBuilder()
-    x = k.input("float32")
-    if bias is not None:
-        x = x + k.input("float32", level="column")
-    if activation:
-        x = k.op(activation, x)
-    elif bias is None:
-        x = k.op("stop_gradient", x)
-    k.output(x)
-    return k.build()
-
-
 class ConvolutionUnit(StandaloneUnit):
     """A convolution: columns of what each window covers, times packed filters.
 
@@ -223,7 +209,7 @@ class ConvolutionUnit(StandaloneUnit):
         self.moves = [] if point else column_moves(g, x, self.columns)
         self.scratch = 0 if point else nbytes_of(self.columns)
         self.results = kernel.shape[-1] // g.groups
-        self.matmul = products.Matmul(_epilogue(bias, activation))
+        self.matmul = products.Matmul(epilogue_kernel(bias, activation))
         self.packed, self.bias, self.rows = list(packed), bias, rows
 
     def kernels(self) -> list[Any]:
