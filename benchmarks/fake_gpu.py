@@ -1,4 +1,4 @@
-"""`KERASISH_GPU=stand-in`: the tests' stand-in for CuPy, to try the measurements without a GPU."""
+"""`KERASISH_GPU=fake`: the tests' fake CuPy, to try the measurements without a GPU."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ _FOLDER = Path(__file__).resolve().parent.parent / "tests" / "shared"
 
 
 def is_wanted() -> bool:
-    """Whether the environment asks for the stand-in."""
-    return os.environ.get("KERASISH_GPU") == "stand-in"
+    """Whether the environment asks for the fake."""
+    return os.environ.get("KERASISH_GPU") == "fake"
 
 
-def take_stand_in() -> None:
-    """Let `import cupy` give the stand-in, if it is wanted; its times mean nothing."""
-    if is_wanted() and not hasattr(sys.modules.get("cupy"), "is_stand_in"):
+def install() -> None:
+    """Let `import cupy` give the fake, if it is wanted; its times mean nothing."""
+    if is_wanted() and not hasattr(sys.modules.get("cupy"), "is_fake"):
         sys.path.append(str(_FOLDER))
         sys.modules["cupy"] = importlib.import_module("fake_cupy").make()

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import gpu_roof, report, stand_in
+from benchmarks import fake_gpu, gpu_roof, report
 from benchmarks.counts import count_step
 from benchmarks.gpu_workloads import GPU_WORKLOADS
 from benchmarks.machine import count_gpus, describe_machine, find_versions
@@ -45,7 +45,7 @@ def make_parser() -> argparse.ArgumentParser:
 
 def why_not() -> str:
     """Why nothing can be measured here; empty where it can."""
-    if stand_in.is_wanted():
+    if fake_gpu.is_wanted():
         return ""
     if count_gpus() == 0:
         return "the CUDA driver offers no device here (no libcuda.so.1, or no GPU)"
@@ -63,7 +63,7 @@ def main(arguments: list[str]) -> int:
     if reason:
         print(f"python -m benchmarks --gpu: {reason}", file=sys.stderr)
         return 2
-    stand_in.take_stand_in()
+    fake_gpu.install()
     workloads = _named(parser, options.workloads, GPU_WORKLOADS)
     peers = [p for p in _named(parser, options.peers, ALL_PEERS) if is_installed(p)]
     if options.tf32:

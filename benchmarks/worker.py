@@ -17,10 +17,10 @@ from collections.abc import Callable
 from itertools import pairwise
 from typing import Any, TextIO
 
+from benchmarks import fake_gpu
 from benchmarks.gpu_workloads import GPU_WORKLOADS
 from benchmarks.machine import peak_memory, resident_memory
 from benchmarks.peers import ALL_PEERS, Peer
-from benchmarks.stand_in import take_stand_in
 from benchmarks.workloads import make_data
 
 _RUNNERS = {
@@ -113,7 +113,7 @@ def main() -> None:
     os.dup2(2, 1)
     peer, workload, steps, method, device = sys.argv[1:]
     if device == "gpu":
-        take_stand_in()
+        fake_gpu.install()
     serve(sys.stdin, replies, Session(ALL_PEERS[peer], workload, int(steps), method, device))
     replies.flush()
     os._exit(0)  # some libraries take seconds to leave, or complain while at it

@@ -1,4 +1,4 @@
-"""Devices: choice, movement, and the eager engine on a stand-in for CuPy."""
+"""Devices: choice, movement, and the eager engine on a fake CuPy."""
 
 import gc
 import importlib
@@ -6,7 +6,7 @@ import pickle
 import sys
 import warnings
 
-import fake_cupy as stand_in
+import fake_cupy
 import numpy as np
 import pytest
 
@@ -21,7 +21,7 @@ from kerasish.testing import check_backend
 
 @pytest.fixture
 def cupy(monkeypatch):
-    with stand_in.installed(monkeypatch) as module:
+    with fake_cupy.installed(monkeypatch) as module:
         yield module
 
 
@@ -108,7 +108,7 @@ def test_hidden_gpus_are_left_alone(cupy, monkeypatch, hidden):
 
 def test_the_gpus_that_cuda_is_shown_are_numbered_anew(monkeypatch):
     # CUDA itself hides the others, and counts the visible ones from 0.
-    with stand_in.installed(monkeypatch, devices=2):
+    with fake_cupy.installed(monkeypatch, devices=2):
         assert _found_automatically(monkeypatch, CUDA_VISIBLE_DEVICES="3,1") == Device("gpu", 0)
         with pytest.raises(DeviceError, match="gpu:3 does not exist: 2 GPUs are visible"):
             kerasish.Tensor(1.0).to("gpu:3")
@@ -156,12 +156,12 @@ def test_whatever_is_broken_the_cpu_serves(cupy, monkeypatch, breaks, why):
 
 
 def test_conformance(gpu, monkeypatch):
-    monkeypatch.setattr(engine_of(gpu), "name", "stand-in")
-    backends.register("stand-in", lambda: engine_of(gpu))
+    monkeypatch.setattr(engine_of(gpu), "name", "fake")
+    backends.register("fake", lambda: engine_of(gpu))
     try:
-        check_backend("stand-in")
+        check_backend("fake")
     finally:
-        backends.unregister("stand-in")
+        backends.unregister("fake")
 
 
 def test_ops_run_where_their_data_lies(cupy):
@@ -232,23 +232,23 @@ def test_training_gives_the_cpus_numbers(name, cupy):
 def test_a_step_copies_its_batch_and_nothing_else(name, gpu):
     model, x, y = _model(name)
     model.fit(x, y, batch_size=10, verbose=0)
-    before = dict(stand_in.counts)
+    before = dict(fake_cupy.counts)
     model.fit(x, y, batch_size=10, epochs=1, verbose=0)
-    once = {k: n - before.get(k, 0) for k, n in stand_in.counts.items()}
+    once = {k: n - before.get(k, 0) for k, n in fake_cupy.counts.items()}
     model.fit(x, y, batch_size=5, epochs=1, verbose=0)
-    before = dict(stand_in.counts)
+    before = dict(fake_cupy.counts)
     model.fit(x, y, batch_size=5, epochs=1, verbose=0)
-    twice = {k: n - before.get(k, 0) for k, n in stand_in.counts.items()}
+    twice = {k: n - before.get(k, 0) for k, n in fake_cupy.counts.items()}
     # Loss and accuracy are read at the epoch's end, whatever the number of steps is.
     assert once["to host"] == twice["to host"] == 2
-    assert not stand_in.counts["synchronizations"]
+    assert not fake_cupy.counts["synchronizations"]
     assert (once["to device"], twice["to device"]) == (8, 16)  # batches times (x, y)
 
 
 def test_the_next_batch_travels_beside_this_ones_work(gpu):
     model, x, y = _model("mlp")
     model.fit(x, y, batch_size=10, verbose=0)
-    del stand_in.log[:]
+    del fake_cupy.log[:]
     model.fit(x, y, batch_size=10, verbose=0)
     one = [
         "record in the computing stream",  # what the batch after this one must wait for
@@ -257,7 +257,7 @@ def test_the_next_batch_travels_beside_this_ones_work(gpu):
         "record in the copying stream",
         "wait in the computing stream",
     ]
-    copies = [entry for entry in stand_in.log if "host" not in entry]
+    copies = [entry for entry in fake_cupy.log if "host" not in entry]
     assert copies == one * 8
 
 
@@ -327,7 +327,7 @@ def test_out_of_memory_leaves_the_model_usable(gpu):
     model, x, y = _model("mlp")
     model.fit(x, y, batch_size=10, verbose=0)
     before = model.get_weights()
-    kerasish.config.set_memory_limit(stand_in.pool.used + 20_000)
+    kerasish.config.set_memory_limit(fake_cupy.pool.used + 20_000)
     big = np.zeros((4000, 5), "float32")
     said = r"batch: .* on gpu:0 \(used .* free .* total .*Out of memory allocating 81920 bytes"
     with pytest.raises(DeviceMemoryError, match=said) as caught:
@@ -340,14 +340,14 @@ def test_out_of_memory_leaves_the_model_usable(gpu):
 
 
 def test_out_of_memory_in_an_op_says_what_is_used(gpu):
-    kerasish.config.set_memory_limit(stand_in.pool.used + 1000)
+    kerasish.config.set_memory_limit(fake_cupy.pool.used + 1000)
     x = kerasish.Tensor(np.ones(200, "float32"))
     with pytest.raises(DeviceMemoryError, match=r"add\(float32\[200\].*memory on gpu:0.*used"):
         x + x
 
 
 def test_out_of_memory_on_the_way_says_what_is_used(gpu):
-    kerasish.config.set_memory_limit(stand_in.pool.used + 1000)
+    kerasish.config.set_memory_limit(fake_cupy.pool.used + 1000)
     with pytest.raises(DeviceMemoryError, match=r"float32\[400\]: out of memory on gpu:0 .*free"):
         kerasish.Tensor(np.ones(400, "float32"))
     assert kerasish.Tensor(np.ones(40, "float32")).device == "gpu:0"
@@ -359,7 +359,7 @@ def test_out_of_memory_in_an_update_leaves_the_variables(gpu, monkeypatch):
     before = [v.numpy() for v in (*model.variables, *model.optimizer.variables)]
 
     def full(*args):
-        raise stand_in.OutOfMemoryError("Out of memory allocating 9 bytes")
+        raise fake_cupy.OutOfMemoryError("Out of memory allocating 9 bytes")
 
     with monkeypatch.context() as patch:
         patch.setattr(sys.modules["kerasish.backends.eager.gpu"], "update_by_formula", full)
@@ -425,10 +425,10 @@ def test_memory_limits(cupy):
         with pytest.raises(ValueError, match="bytes as an int"):
             kerasish.config.set_memory_limit(wrong, "gpu")
     kerasish.config.set_memory_limit(12345, "gpu")
-    assert stand_in.pool.limit == 12345
+    assert fake_cupy.pool.limit == 12345
     kerasish.config.set_memory_limit(0.5, "gpu")
-    assert stand_in.pool.limit == stand_in.TOTAL // 2
-    assert devices.memory(Device("gpu"))["total"] == stand_in.TOTAL
+    assert fake_cupy.pool.limit == fake_cupy.TOTAL // 2
+    assert devices.memory(Device("gpu"))["total"] == fake_cupy.TOTAL
     assert devices.memory(CPU) == {}
 
 
@@ -439,11 +439,11 @@ def test_nothing_is_kept_of_a_dropped_model(gpu):
 
     cycle()
     gc.collect()
-    before = stand_in.pool.used
+    before = fake_cupy.pool.used
     for _ in range(3):
         cycle()
         gc.collect()
-    assert stand_in.pool.used <= before
+    assert fake_cupy.pool.used <= before
 
 
 def test_other_libraries_arrays_are_taken_as_they_are(cupy):
@@ -482,11 +482,11 @@ class _Torch:
 
 def test_torch_s_tensors_on_the_gpu_are_taken_as_they_are(gpu):
     theirs = _Torch(np.arange(300, dtype="float32"), requires_grad=True)
-    before = stand_in.counts["to device"]
+    before = fake_cupy.counts["to device"]
     x = kerasish.Tensor(theirs)
     assert x.device == "gpu:0"
     assert x.value._a.ctypes.data == theirs.numbers.ctypes.data
-    assert stand_in.counts["to device"] == before
+    assert fake_cupy.counts["to device"] == before
     v = kerasish.Variable(np.zeros(300, "float32"))
     v.assign(theirs)
     theirs.numbers[0] = 7  # the variable's numbers are its own
@@ -526,9 +526,9 @@ def test_batches_on_the_gpu_stay_there(cupy, backend):
             given = (x, y) if device == "cpu" else (kerasish.Tensor(x), kerasish.Tensor(y))
             model.train_on_batch(*given)
             model.test_on_batch(*given)
-            stand_in.counts.clear()
+            fake_cupy.counts.clear()
             losses = [model.train_on_batch(*given), model.test_on_batch(*given)]
-            assert stand_in.counts["to device"] == 0
+            assert fake_cupy.counts["to device"] == 0
             with pytest.raises(ValueError, match="x: 8, y: 7"):
                 model.train_on_batch(given[0], given[1][:7])
         losses.append(model.train_on_batch(kerasish.Tensor(x), y))  # on the CPU, as arrays are

@@ -11,7 +11,7 @@ import sys
 import time
 from pathlib import Path
 
-import fake_cupy as stand_in
+import fake_cupy
 import numpy as np
 import pytest
 from cuda_on_cpu import COMPILER, NO_COMPILER
@@ -26,7 +26,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def cupy(monkeypatch):
     if COMPILER is None:
         pytest.skip(NO_COMPILER)
-    with stand_in.installed(monkeypatch) as module:
+    with fake_cupy.installed(monkeypatch) as module:
         yield module
 
 
@@ -124,10 +124,10 @@ def test_resident_batches_lie_on_the_gpu(load, cupy):
         runner.build(workload, *load("workloads").make_data(workload, 8))
         runner.run(2)
         assert {x.device for part in runner.parts for x in part} == {"gpu:0"}
-        stand_in.counts.clear()
+        fake_cupy.counts.clear()
         assert math.isfinite(runner.run(3)["loss"])
         assert runner.model.trainable_variables[0].value.device == "gpu:0"
-        assert stand_in.counts["to device"] == 0
+        assert fake_cupy.counts["to device"] == 0
 
 
 def test_each_kernel_is_measured(load, cupy):
@@ -136,7 +136,7 @@ def test_each_kernel_is_measured(load, cupy):
     assert len(rows) == 32
     assert {row["dtype"] for row in rows} == {"float32", "bfloat16"}
     assert all(row["share"] == row["rate"] / 1e9 and row["rate"] > 0 for row in rows)
-    launched = set(stand_in.launches)
+    launched = set(fake_cupy.launches)
     assert {"softmax", "dropout", "adam_update", "normalize_gradient", "pool_largest"} <= launched
     text = load("gpu").show_kernels(rows)
     assert text.count("\n") == 33
@@ -147,9 +147,9 @@ def test_the_roof_is_measured(load, cupy):
     roof = load("gpu_roof")
     assert roof.measure_copy(cupy, 1 << 12, 0.0) > 0
     assert set(roof.measure_products(cupy, 8, 0.0)) == {"float32", "bfloat16"}
-    waits = stand_in.counts["synchronizations"]
+    waits = fake_cupy.counts["synchronizations"]
     roof.time_calls(cupy, lambda: None, 0.0, rounds=2)
-    assert stand_in.counts["synchronizations"] == waits + 8  # before and after each of 4 rounds
+    assert fake_cupy.counts["synchronizations"] == waits + 8  # before and after each of 4 rounds
 
 
 GPU = {
@@ -249,18 +249,18 @@ def test_the_time_that_is_left_is_shared_among_workloads(load):
 
 
 @pytest.mark.slow
-def test_the_whole_command_on_the_stand_in(tmp_path):
+def test_the_whole_command_on_the_fake_gpu(tmp_path):
     if COMPILER is None:
         pytest.skip(NO_COMPILER)
     path = tmp_path / "found.json"
     words = "--workloads tiny --peers kerasish-eager --rounds 1 --seconds 60 --sizes 0.001 --json"
     done = subprocess.run(
         [sys.executable, "-m", "benchmarks", "--gpu", *words.split(), str(path)],
-        cwd=ROOT, env={**os.environ, "KERASISH_GPU": "stand-in"}, capture_output=True, text=True,
+        cwd=ROOT, env={**os.environ, "KERASISH_GPU": "fake"}, capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     result = json.loads(path.read_text())
-    assert result["gpu"]["name"] == "stand-in"
+    assert result["gpu"]["name"] == "fake"
     assert len(result["kernels"]) == 32
     assert result["workloads"]["tiny"]["kerasish-eager"]["step"]["best"] > 0
     assert f"written: {path}" in done.stdout

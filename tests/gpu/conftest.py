@@ -26,9 +26,9 @@ def no_gpu():
 
 @pytest.fixture
 def gpu(request, monkeypatch):
-    """The engine of the first GPU; KERASISH_GPU=stand-in: of the stand-in."""
-    if os.environ.get("KERASISH_GPU") == "stand-in":
-        yield request.getfixturevalue("stand_in")
+    """The engine of the first GPU; KERASISH_GPU=fake: of the fake."""
+    if os.environ.get("KERASISH_GPU") == "fake":
+        yield request.getfixturevalue("fake_gpu")
         return
     reason = request.getfixturevalue("no_gpu")
     if reason is not None:
@@ -38,8 +38,8 @@ def gpu(request, monkeypatch):
 
 
 @pytest.fixture
-def stand_in(monkeypatch):
-    """The engine of the stand-in for CuPy, whose CUDA kernels run on the CPU."""
+def fake_gpu(monkeypatch):
+    """The engine of the fake CuPy, whose CUDA kernels run on the CPU."""
     if COMPILER is None:
         pytest.skip(NO_COMPILER)
     with fake_cupy.installed(monkeypatch):

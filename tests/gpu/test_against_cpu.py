@@ -1,7 +1,7 @@
 """`pytest -m gpu`: every op, layer and optimizer on the GPU gives what it gives on the CPU.
 
-New ones are found by themselves. `KERASISH_GPU=stand-in pytest -m gpu` runs the same on the
-stand-in for CuPy; the tests at the end, which need no GPU, do so for a few.
+New ones are found by themselves. `KERASISH_GPU=fake pytest -m gpu` runs the same on the
+fake CuPy; the tests at the end, which need no GPU, do so for a few.
 """
 
 from __future__ import annotations
@@ -93,63 +93,63 @@ def test_conformance(gpu, monkeypatch):
         kerasish.backends.unregister("first-gpu")
 
 
-# --- the checks themselves, on the stand-in: they pass, and they can fail -------------------------
+# --- the checks themselves, on the fake: they pass, and they can fail -------------------------
 
 
 @pytest.mark.slow
-def test_every_layer_and_optimizer_on_the_stand_in(stand_in):
+def test_every_layer_and_optimizer_on_the_fake_gpu(fake_gpu):
     for name in EXAMPLES:
-        checks.check_layer(stand_in, name)
+        checks.check_layer(fake_gpu, name)
     for name in OPTIMIZERS:
-        checks.check_optimizer(stand_in, lambda: _optimizer(name, {}))  # noqa: B023
+        checks.check_optimizer(fake_gpu, lambda: _optimizer(name, {}))  # noqa: B023
     for name in checks.MODELS:
-        checks.check_losses(stand_in, name)
+        checks.check_losses(fake_gpu, name)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-def test_every_op_on_the_stand_in(stand_in, dtype):
+def test_every_op_on_the_fake_gpu(fake_gpu, dtype):
     for case in OPS:
-        checks.check_op(stand_in, *case.values, dtype)
+        checks.check_op(fake_gpu, *case.values, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", ["convolution", "matmul", "softplus", "lstm", "pool", "svd_full"])
-def test_ops_on_the_stand_in(stand_in, name, dtype):
+def test_ops_on_the_fake_gpu(fake_gpu, name, dtype):
     found = [n for n in REGISTRY if n.startswith(name)]
     assert found
     for op in (REGISTRY[n] for n in found):
-        checks.check_op(stand_in, op, op.examples[0], dtype)
+        checks.check_op(fake_gpu, op, op.examples[0], dtype)
 
 
 @pytest.mark.parametrize("name", ["Dense", "Dropout", "LSTM", "LayerNormalization", "Conv2D"])
-def test_layers_on_the_stand_in(stand_in, name):
-    checks.check_layer(stand_in, name)
+def test_layers_on_the_fake_gpu(fake_gpu, name):
+    checks.check_layer(fake_gpu, name)
 
 
 @pytest.mark.parametrize("options", OPTIONS, ids=lambda o: "-".join(o) or "plain")
-def test_optimizers_on_the_stand_in(stand_in, options):
-    checks.check_optimizer(stand_in, lambda: _optimizer("AdamW", options))
+def test_optimizers_on_the_fake_gpu(fake_gpu, options):
+    checks.check_optimizer(fake_gpu, lambda: _optimizer("AdamW", options))
 
 
-def test_trainings_on_the_stand_in(stand_in):
-    checks.check_losses(stand_in, "mlp")
-    checks.check_determinism(stand_in, "images")
-    checks.check_memory(stand_in, "mlp")
-    checks.check_transfers(stand_in)
+def test_trainings_on_the_fake_gpu(fake_gpu):
+    checks.check_losses(fake_gpu, "mlp")
+    checks.check_determinism(fake_gpu, "images")
+    checks.check_memory(fake_gpu, "mlp")
+    checks.check_transfers(fake_gpu)
 
 
-def test_a_wrong_kernel_is_noticed(stand_in, monkeypatch):
-    monkeypatch.setitem(stand_in._overrides, "tanh", lambda x: x * 1.001)
-    stand_in._kernels.clear()
+def test_a_wrong_kernel_is_noticed(fake_gpu, monkeypatch):
+    monkeypatch.setitem(fake_gpu._overrides, "tanh", lambda x: x * 1.001)
+    fake_gpu._kernels.clear()
     try:
         with pytest.raises(AssertionError, match="Not equal to tolerance"):
-            checks.check_op(stand_in, REGISTRY["tanh"], ([(3, 4)], {}), "float32")
+            checks.check_op(fake_gpu, REGISTRY["tanh"], ([(3, 4)], {}), "float32")
     finally:
-        stand_in._kernels.clear()
+        fake_gpu._kernels.clear()
 
 
-def test_what_takes_more_and_more_memory_is_noticed(stand_in, monkeypatch):
+def test_what_takes_more_and_more_memory_is_noticed(fake_gpu, monkeypatch):
     kept = []
     train = checks.train
 
@@ -159,4 +159,4 @@ def test_what_takes_more_and_more_memory_is_noticed(stand_in, monkeypatch):
 
     monkeypatch.setattr(checks, "train", leaking)
     with pytest.raises(AssertionError):
-        checks.check_memory(stand_in, "mlp")
+        checks.check_memory(fake_gpu, "mlp")

@@ -1,6 +1,6 @@
 """`pytest -m gpu`: convolution and attention on the GPU, by cuDNN and without it, as on the CPU.
 
-The rest runs where there is none: the same checks on the stand-in, where cuDNN is never there.
+The rest runs where there is none: the same checks on the fake, where cuDNN is never there.
 """
 
 from __future__ import annotations
@@ -142,7 +142,7 @@ def test_cudnn_is_there_and_says_nothing(gpu):
     with gpu.xp.cuda.Device(gpu.device.index), warnings.catch_warnings():
         warnings.simplefilter("error")
         if cudnn.usable() is None:
-            pytest.skip("cuDNN is not installed, or the engine is the stand-in's")
+            pytest.skip("cuDNN is not installed, or the engine is the fake's")
         cudnn._plan.cache_clear()
         check_convolution(gpu, "3x3", "bfloat16")
         assert cudnn._plan.cache_info().currsize == 3
@@ -155,7 +155,7 @@ def test_plans_come_back_from_the_disk(gpu, monkeypatch, tmp_path):
     monkeypatch.setenv("KERASISH_CACHE_DIR", str(tmp_path))
     with gpu.xp.cuda.Device(gpu.device.index):
         if cudnn.usable() is None:
-            pytest.skip("cuDNN is not installed, or the engine is the stand-in's")
+            pytest.skip("cuDNN is not installed, or the engine is the fake's")
     calls, build = [], cudnn.build
 
     def counted(*args):
@@ -171,18 +171,18 @@ def test_plans_come_back_from_the_disk(gpu, monkeypatch, tmp_path):
         assert len(calls) == made
 
 
-# --- the checks themselves, on the stand-in -------------------------------------------------------
+# --- the checks themselves, on the fake -------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["uneven", "depthwise", "one axis, causal"])
-def test_convolutions_on_the_stand_in(stand_in, name):
-    check_convolution(stand_in, name, "float16")
+def test_convolutions_on_the_fake_gpu(fake_gpu, name):
+    check_convolution(fake_gpu, name, "float16")
 
 
 @pytest.mark.parametrize("name", ["small", "mask"])
-def test_attention_on_the_stand_in(stand_in, name):
-    check_attention(stand_in, name, "bfloat16", biased=True)
+def test_attention_on_the_fake_gpu(fake_gpu, name):
+    check_attention(fake_gpu, name, "bfloat16", biased=True)
 
 
-def test_attention_layers_on_the_stand_in(stand_in):
-    check_transformer(stand_in, "mixed_bfloat16")
+def test_attention_layers_on_the_fake_gpu(fake_gpu):
+    check_transformer(fake_gpu, "mixed_bfloat16")

@@ -35,7 +35,7 @@ def test_relu_of_a_product_keeps_nan(gpu, monkeypatch, dtype, within):
 def test_relu_of_a_convolution_keeps_nan(gpu, monkeypatch, dtype, within):
     with gpu.xp.cuda.Device(gpu.device.index):
         if cudnn.usable() is None:
-            pytest.skip("cuDNN is not installed, or the engine is the stand-in's")
+            pytest.skip("cuDNN is not installed, or the engine is the fake's")
     monkeypatch.setattr(blas, "RELU_IN_PASSING", within)
     images = np.repeat(np.repeat(X[:, None, None], 4, 1), 4, 2)
     with using_engine(gpu):

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import cuda_on_cpu
-from cuda_on_cpu import CudaError, StandIn
+from cuda_on_cpu import CudaError, FakeCupy
 
 
 class Captured:
@@ -35,7 +35,7 @@ def _refused(what: str) -> Callable[..., Any]:
 
 
 @contextlib.contextmanager
-def capture(monkeypatch: Any, stand_in: StandIn, stream: int = 7) -> Iterator[Captured]:
+def capture(monkeypatch: Any, fake_cupy: FakeCupy, stream: int = 7) -> Iterator[Captured]:
     """Capture the launches of the block.
 
     Args:
@@ -53,9 +53,11 @@ def capture(monkeypatch: Any, stand_in: StandIn, stream: int = 7) -> Iterator[Ca
     with monkeypatch.context() as patch:
         patch.setattr(cuda_on_cpu.Function, "__call__", launch)
         patch.setattr(cuda_on_cpu.Array, "get", _refused("a copy to the host"))
-        patch.setattr(stand_in, "empty", _refused("an allocation"))
+        patch.setattr(fake_cupy, "empty", _refused("an allocation"))
         for name in ("asarray", "array", "zeros", "ones", "full", "arange"):
-            patch.setattr(stand_in, name, _refused("an allocation"), raising=False)
-        patch.setattr(stand_in.cuda, "get_current_stream", lambda: current)
-        patch.setattr(stand_in.cuda.runtime, "deviceSynchronize", _refused("a wait for the device"))
+            patch.setattr(fake_cupy, name, _refused("an allocation"), raising=False)
+        patch.setattr(fake_cupy.cuda, "get_current_stream", lambda: current)
+        patch.setattr(
+            fake_cupy.cuda.runtime, "deviceSynchronize", _refused("a wait for the device")
+        )
         yield captured

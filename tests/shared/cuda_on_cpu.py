@@ -1,6 +1,6 @@
-"""CUDA kernels run on the CPU, and a stand-in for the part of CuPy that launches them.
+"""CUDA kernels run on the CPU, and a fake of the part of CuPy that launches them.
 
-`StandIn` has the names that `kerasish.backends.eager.cuda` asks CuPy for: arrays are NumPy's, with
+`FakeCupy` has the names that `kerasish.backends.eager.cuda` asks CuPy for: arrays are NumPy's, with
 an address; `RawModule` compiles the source with a C++ compiler and cuda_on_cpu.h.
 """
 
@@ -243,7 +243,7 @@ class RawModule:
         return found
 
 
-class StandIn(types.ModuleType):
+class FakeCupy(types.ModuleType):
     """The names of CuPy that kernels use, on NumPy; `launches` counts kernels by name."""
 
     def __init__(self) -> None:
@@ -270,7 +270,7 @@ class StandIn(types.ModuleType):
 
 
 class _Wrapped:
-    """A function of NumPy's, or one of its ufuncs, whose arrays are the stand-in's."""
+    """A function of NumPy's, or one of its ufuncs, whose arrays are the fake's."""
 
     def __init__(self, function: Any) -> None:
         self._function = function
@@ -294,7 +294,7 @@ def poisoned(shape: Any, dtype: Any) -> Array:
 
 
 def put(numbers: Any, dtype: Any = None, offset: int = 0) -> Array:
-    """Return the numbers as an array of the stand-in, `offset` elements off the alignment."""
+    """Return the numbers as an array of the fake, `offset` elements off the alignment."""
     numbers = np.asarray(numbers, dtype)
     buffer = poisoned(numbers.size + offset, numbers.dtype)
     array = buffer[offset:].reshape(numbers.shape)
@@ -315,7 +315,7 @@ def dtype_of(name: str) -> Any:
 
 
 def numbers(shape: Any, dtype: str, offset: int = 0, scale: float = 1.0, seed: int = 0) -> Array:
-    """Return random numbers as an array of the stand-in, `offset` elements off the alignment."""
+    """Return random numbers as an array of the fake, `offset` elements off the alignment."""
     rng = np.random.default_rng(seed + 1)
     return put((rng.standard_normal(shape) * scale).astype(dtype_of(dtype)), offset=offset)
 

@@ -1,6 +1,6 @@
-"""What CuPy itself would say to a call that its stand-in is asked for: names, arguments, dtypes.
+"""What CuPy itself would say to a call that its fake is asked for: names, arguments, dtypes.
 
-The rules are read off CuPy where it is installed; importing it needs no GPU. The stand-in computes
+The rules are read off CuPy where it is installed; importing it needs no GPU. The fake computes
 with NumPy, which knows more arguments and more dtypes.
 """
 
@@ -20,7 +20,7 @@ _WORD = re.compile(r"(\*{0,2})(?:\w+ )*(\w+)(=.*)?")
 
 @functools.cache
 def _cupy() -> Any:
-    """Return CuPy, or None; asked for before the stand-in takes its name."""
+    """Return CuPy, or None; asked for before the fake takes its name."""
     return importlib.import_module("cupy") if importlib.util.find_spec("cupy") else None
 
 

@@ -1,4 +1,4 @@
-"""A stand-in for the used part of CuPy's API, on NumPy: refuses what CuPy refuses, counts the rest.
+"""A fake of the used part of CuPy's API, on NumPy: refuses what CuPy refuses, counts the rest.
 
 Arrays of NumPy's are refused where CuPy refuses them, implicit conversions to NumPy too; copies in
 both directions, allocations and synchronizations are counted; a limit of memory is kept.
@@ -362,14 +362,14 @@ def make(devices: int = 1) -> types.ModuleType:
         driverGetVersion=lambda: 0,
         deviceSynchronize=lambda: None,
         getDeviceProperties=lambda index: {
-            "name": b"stand-in",
+            "name": b"fake",
             "multiProcessorCount": 1,
             "totalGlobalMem": TOTAL,
         },
     )
     own = {
-        "is_stand_in": True,
-        "__version__": "stand-in",
+        "is_fake": True,
+        "__version__": "fake",
         "ndarray": ndarray,
         "RawModule": functools.partial(cuda_on_cpu.RawModule, launches, work.put),
         "asarray": _put,
@@ -416,7 +416,7 @@ class _Module:
 
 @contextlib.contextmanager
 def installed(monkeypatch: Any, devices: int = 1) -> Any:
-    """Make `import cupy` give the stand-in, with no device chosen before and after."""
+    """Make `import cupy` give the fake, with no device chosen before and after."""
     import sys
 
     import kerasish.devices as ours

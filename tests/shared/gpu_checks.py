@@ -1,4 +1,4 @@
-"""The GPU against the CPU: each check is handed an engine, and runs on the stand-in as well."""
+"""The GPU against the CPU: each check is handed an engine, and runs on the fake as well."""
 
 from __future__ import annotations
 

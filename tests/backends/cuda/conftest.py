@@ -1,4 +1,4 @@
-"""The stand-in for CuPy, in charge for one test."""
+"""The fake CuPy, in charge for one test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 import cuda_on_cpu
 import fake_cupy
 import pytest
-from cuda_on_cpu import COMPILER, NO_COMPILER, Function, StandIn
+from cuda_on_cpu import COMPILER, NO_COMPILER, FakeCupy, Function
 
 from kerasish.backends.eager import engine_of
 from kerasish.devices import Device
@@ -18,18 +18,18 @@ from kerasish.devices import Device
 
 @pytest.fixture
 def cuda(monkeypatch):
-    """CuPy's stand-in: kernels run on the CPU."""
+    """the fake CuPy: kernels run on the CPU."""
     if COMPILER is None:
         pytest.skip(NO_COMPILER)
-    stand_in = StandIn()
-    monkeypatch.setitem(sys.modules, "cupy", stand_in)
-    yield stand_in
+    fake_cupy = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", fake_cupy)
+    yield fake_cupy
     Function.seed = Function.most = Function.grid = 0
 
 
 @pytest.fixture
 def gpu(monkeypatch):
-    """The engine of a GPU for which CuPy's stand-in stands."""
+    """The engine of a GPU of the fake CuPy."""
     if COMPILER is None:
         pytest.skip(NO_COMPILER)
     with fake_cupy.installed(monkeypatch):

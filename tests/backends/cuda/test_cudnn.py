@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import warnings
 
-import fake_cupy as stand_in
+import fake_cupy
 import ml_dtypes
 import numpy as np
 import pytest
@@ -29,7 +29,7 @@ def cupy(monkeypatch, tmp_path):
     monkeypatch.setenv("KERASISH_CACHE_DIR", str(tmp_path))
     monkeypatch.delenv("KERASISH_CUDNN", raising=False)
     known = {"name": b"a GPU", "major": 9, "minor": 0, "multiProcessorCount": 132}
-    with stand_in.installed(monkeypatch) as module:
+    with fake_cupy.installed(monkeypatch) as module:
         module.cuda.runtime.getDeviceProperties = lambda index: known
         yield module
 
@@ -54,7 +54,7 @@ def nothing_planned(monkeypatch):
 
 
 def _put(numbers, dtype):
-    room = stand_in.ndarray(np.asarray(poisoned(numbers.shape, dtype_of(dtype))))
+    room = fake_cupy.ndarray(np.asarray(poisoned(numbers.shape, dtype_of(dtype))))
     room._a[...] = numbers
     return room
 
@@ -102,11 +102,11 @@ def _expected(name, given, attrs):
 @pytest.mark.parametrize("case", CASES, ids=str)
 def test_convolution_and_its_gradients(lib, case, dtype):
     for name, given, attrs in _calls(case, dtype):
-        stand_in.launches.clear()
+        fake_cupy.launches.clear()
         found = KERNELS[name](*given, **attrs)
         assert (found.dtype, found.flags.c_contiguous) == (given[0].dtype, True)
         assert_close(found._a, _expected(name, given, attrs), dtype)
-        assert not stand_in.launches
+        assert not fake_cupy.launches
     assert (lib.asked["execute"], lib.asked["build_plans"]) == (3, 3)
 
 
@@ -238,13 +238,13 @@ def kernels(lib):
 def test_what_it_refuses_is_done_by_kernels_of_our_own(kernels):
     kernels.refuse = lambda nodes: nodes[0][0] == "data"
     for name, given, attrs in _calls(CASES[2], "float32"):
-        stand_in.launches.clear()
+        fake_cupy.launches.clear()
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             for _ in range(2):
                 found = KERNELS[name](*given, **attrs)
         assert_close(found._a, _expected(name, given, attrs), "float32")
-        assert bool(stand_in.launches) == (name == "convolution_data_gradient")
+        assert bool(fake_cupy.launches) == (name == "convolution_data_gradient")
     assert kernels.asked["check_support"] == 3  # the refused one was asked once
 
 
@@ -254,7 +254,7 @@ def test_what_fails_is_said_once(kernels, step):
     with pytest.warns(UserWarning, match=f"{step} fails as it was told to"):
         _convolve()
     _convolve(case=3)
-    assert set(stand_in.launches) == {"windows_to_rows"}
+    assert set(fake_cupy.launches) == {"windows_to_rows"}
 
 
 def test_what_fails_to_run_is_not_run_again(kernels):
@@ -400,7 +400,7 @@ def test_bias_and_relu_are_done_in_passing(kernels, asked, case, dtype, rectifie
     with using_engine(Eager()):
         expected = _derive(f, arrays, "float32")
     with kerasish.device("gpu"), using_engine(engine_of(Device("gpu"))):
-        stand_in.launches.clear()
+        fake_cupy.launches.clear()
         found = _derive(f, arrays, dtype)
     assert len(found) == len(expected)
     for a, b in zip(found, expected):
@@ -409,7 +409,7 @@ def test_bias_and_relu_are_done_in_passing(kernels, asked, case, dtype, rectifie
     assert [r.rectified for r in asked if r.biased] == [False]  # relu is a kernel's of our own
     plain = {r.kind for r in asked if not r.biased}
     assert plain == {"forward", "data", "kernel"}  # the gradients, and those of gradients
-    assert ("bias_activation_gradient" in stand_in.launches) == rectified
+    assert ("bias_activation_gradient" in fake_cupy.launches) == rectified
 
 
 def test_models_train_as_without_it(kernels, monkeypatch):

@@ -1,4 +1,4 @@
-"""The stand-in for CuPy refuses what CuPy would, though NumPy, which computes for it, would not."""
+"""The fake CuPy refuses what CuPy would, though NumPy, which computes for it, would not."""
 
 from __future__ import annotations
 

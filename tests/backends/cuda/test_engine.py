@@ -1,8 +1,8 @@
-"""The eager engine of a GPU, on the stand-in for CuPy, with the CUDA kernels run on the CPU."""
+"""The eager engine of a GPU, on the fake CuPy, with the CUDA kernels run on the CPU."""
 
 from __future__ import annotations
 
-import fake_cupy as stand_in
+import fake_cupy
 import numpy as np
 import pytest
 from cuda_on_cpu import signatures
@@ -86,12 +86,12 @@ def test_models_train_as_on_the_cpu(gpu, name):
     else:
         model, x = _text_model, rng.integers(0, 20, (48, 6)).astype("int32")
     losses, weights = _losses(model, x, y, "cpu")
-    stand_in.launches.clear()
+    fake_cupy.launches.clear()
     found, moved = _losses(model, x, y, "gpu")
     np.testing.assert_allclose(found, losses, rtol=1e-4)
     for a, b in zip(moved, weights):
         np.testing.assert_allclose(a, b, rtol=0, atol=1e-4)
-    assert stand_in.launches["adam_update"] == 6  # one for each step
+    assert fake_cupy.launches["adam_update"] == 6  # one for each step
     expected = {
         "images": {
             "windows_to_rows",
@@ -104,7 +104,7 @@ def test_models_train_as_on_the_cpu(gpu, name):
         },
         "text": {"gather_int", "scatter_chunks", "gru_step_gradient", "lstm_step_gradient"},
     }
-    assert expected[name] <= set(stand_in.launches)
+    assert expected[name] <= set(fake_cupy.launches)
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_dense_adds_its_bias_and_relu_in_passing(gpu, options, kernels, dtype):
     )
     found = []
     for engine in (Eager(), gpu):
-        stand_in.launches.clear()
+        fake_cupy.launches.clear()
         value, slopes = engine.compile(step)(x.to(getattr(engine, "device", "cpu")))
         found.append([value, *kerasish.tree.flatten(slopes)])
-    assert set(stand_in.launches) - {"column_parts"} == kernels
+    assert set(fake_cupy.launches) - {"column_parts"} == kernels
     for a, b in zip(*found):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5 if dtype == "float32" else 0.05)
 
@@ -149,10 +149,10 @@ def test_attention_adds_the_biases_of_its_projections_in_passing(gpu):
     )
     found = []
     for engine in (Eager(), gpu):
-        stand_in.launches.clear()
+        fake_cupy.launches.clear()
         value, slopes = engine.compile(step)(x.to(getattr(engine, "device", "cpu")))
         found.append([value, *kerasish.tree.flatten(slopes)])
-    assert stand_in.launches["bias_activation"] == 4  # query, key, value, result
+    assert fake_cupy.launches["bias_activation"] == 4  # query, key, value, result
     for a, b in zip(*found):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-4)
 
@@ -190,13 +190,13 @@ def test_optimizers_update_all_variables_at_once(gpu, make, kernel):
     made = []
     for device in ("cpu", "gpu"):
         kerasish.utils.set_random_seed(1)
-        stand_in.launches.clear()
+        fake_cupy.launches.clear()
         with kerasish.device(device):
             model = _small_model()
             model.compile(make(), loss, run_eagerly=True)
             model.fit(x, np.eye(3, dtype="float32")[y], batch_size=16, epochs=2, verbose=0)
         made.append((model.get_weights(), [v.numpy() for v in model.optimizer.variables]))
-    updates = dict(stand_in.launches)
+    updates = dict(fake_cupy.launches)
     launched = {k: n for k, n in updates.items() if k.endswith("_update")}
     assert launched == ({} if kernel is None else {kernel: 6})
     assert updates.get("norm_of_parts", 0) == (6 if model.optimizer.global_clipnorm else 0)
@@ -208,11 +208,11 @@ def test_optimizers_update_all_variables_at_once(gpu, make, kernel):
 def test_a_cast_to_the_same_dtype_copies_nothing(gpu, dtype):
     with kerasish.device("gpu"), using_engine(gpu):
         x = kerasish.Tensor(np.ones((30, 5), dtype))
-        stand_in.work.clear()
+        fake_cupy.work.clear()
         assert ops.cast(x, dtype).value is x.value
-        assert not stand_in.work.launches
+        assert not fake_cupy.work.launches
         assert ops.cast(x, "float16").numpy().tolist() == np.ones((30, 5)).tolist()
-        assert stand_in.work.launches == {"astype": 1}
+        assert fake_cupy.work.launches == {"astype": 1}
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -222,10 +222,10 @@ def test_relu_and_its_gradient_are_a_launch_each(gpu, dtype):
     for engine, device in ((Eager(), "cpu"), (gpu, "gpu")):
         with kerasish.device(device), using_engine(engine):
             x = ops.cast(kerasish.Tensor(numbers), dtype)
-            stand_in.work.clear()
+            fake_cupy.work.clear()
             y, slope = kerasish.value_and_grad(lambda x: ops.relu(x).sum())(x)
             found += [y.numpy(), slope.numpy(), ops.relu(x).numpy()]
-    launched = stand_in.work.launches
+    launched = fake_cupy.work.launches
     assert (launched["bias_activation"], launched["bias_activation_gradient"]) == (2, 1)
     assert not launched.keys() & {"maximum", "greater", "multiply", "zeros"}
     for a, b in zip(found[:3], found[3:]):
@@ -239,13 +239,13 @@ def test_nothing_is_written_for_gradients_that_no_code_asks_for(gpu):
             kerasish.Tensor(rng.standard_normal(s).astype("float32")) for s in [(6, 5), (5,), (5,)]
         )
         classes = kerasish.Tensor(np.zeros(6, "int32"))
-        stand_in.work.clear()
+        fake_cupy.work.clear()
         kerasish.grad(lambda x: ops.layer_normalization(x, g, b).sum())(x)
         kerasish.grad(
             lambda x: ops.sparse_categorical_crossentropy(classes, x, from_logits=True).sum()
         )(x)
-    assert stand_in.work.launches["full"] == 2  # the ones that the sums' gradients begin with
-    assert stand_in.work.launches["fill"] == 0
+    assert fake_cupy.work.launches["full"] == 2  # the ones that the sums' gradients begin with
+    assert fake_cupy.work.launches["fill"] == 0
 
 
 def _step(layer, x):
@@ -279,7 +279,7 @@ def test_normalizations_read_16_bits_where_they_are_given_16_bits(gpu, name, dty
             x = ops.cast(kerasish.Tensor(numbers), kind)
             with engine.step_scope():
                 _step(layer, x)  # variables move here, kernels are compiled
-            stand_in.work.clear()
+            fake_cupy.work.clear()
             with engine.step_scope():
                 value, slopes = _step(layer, x)
             found.append([value / 1000, *kerasish.tree.flatten(slopes)])
@@ -290,7 +290,7 @@ def test_normalizations_read_16_bits_where_they_are_given_16_bits(gpu, name, dty
         np.testing.assert_allclose(a, b, rtol=0, atol=scale * max(1.0, np.abs(a).max()))
     for a, b in zip(*moved):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    work = stand_in.work
+    work = fake_cupy.work
     kernels = [k for k in work.launches if k in signatures(source("norm"))]
     moving = sum(work.bytes[k] for k in kernels)
     per_element = moving / numbers.size
@@ -310,10 +310,10 @@ def test_a_batch_s_moments_and_the_moving_ones_are_one_launch(gpu):
             layer = layers.BatchNormalization(momentum=0.7)
             layer.build(x.shape)
             for _ in range(3):
-                stand_in.work.clear()
+                fake_cupy.work.clear()
                 with engine.step_scope():
                     y = layer(kerasish.Tensor(x), training=True)
             found.append([y.numpy(), layer.moving_mean.numpy(), layer.moving_variance.numpy()])
-    assert dict(stand_in.work.launches) == {"moment_parts": 1, "batch_totals": 1, "scale_shift": 1}
+    assert dict(fake_cupy.work.launches) == {"moment_parts": 1, "batch_totals": 1, "scale_shift": 1}
     for a, b in zip(*found):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-5)

@@ -14,8 +14,8 @@ from cuda_on_cpu import (
     KERNEL,
     NO_COMPILER,
     TOLERANCES,
+    FakeCupy,
     Function,
-    StandIn,
     dtype_of,
     put,
     signatures,
@@ -156,7 +156,7 @@ def test_a_gpu_gives_what_the_cpu_does_and_repeats(monkeypatch, kernel, dtype):
     if COMPILER is None:
         pytest.skip(NO_COMPILER)
     with monkeypatch.context() as patch:
-        patch.setitem(sys.modules, "cupy", StandIn())
+        patch.setitem(sys.modules, "cupy", FakeCupy())
         expected = [wide(a) for a in CALLS[kernel](_put_as(dtype))]
 
     def to_gpu(values, other=None):

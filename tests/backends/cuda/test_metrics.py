@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fake_cupy as stand_in
+import fake_cupy
 import numpy as np
 import pytest
 from cuda_on_cpu import DTYPES, numbers, put, wide
@@ -57,12 +57,12 @@ def test_the_engine_takes_them_where_they_fit(gpu, dtype):
             with using_engine(step):
                 x = ops.cast(kerasish.Tensor(scores), dtype)
                 hits = class_hits(kerasish.Tensor(np.array([0, 1, 2, 3, 0, 1], "int32")), x)
-                stand_in.work.clear()
+                fake_cupy.work.clear()
                 sums = running_sums(ops.sum(x[0]), ops.sum(x[1]), x, 2.0, 6.0)
                 found.append([hits.numpy(), *(s.numpy() for s in sums)])
     for a, b in zip(*found):
         np.testing.assert_allclose(a, b, rtol=1e-5 if dtype == "float32" else 1e-2)
-    assert stand_in.work.launches["running_sums"] == (dtype == "float32")
+    assert fake_cupy.work.launches["running_sums"] == (dtype == "float32")
 
 
 def test_a_mean_of_a_batch_is_one_launch(gpu):
@@ -71,8 +71,8 @@ def test_a_mean_of_a_batch_is_one_launch(gpu):
         classes = kerasish.Tensor(np.array([0, 1], "int32"))
         scores = kerasish.Tensor(np.array([[2.0, 1.0], [3.0, 1.0]], "float32"))
         for _ in range(2):
-            stand_in.work.clear()
+            fake_cupy.work.clear()
             with gpu.step_scope():
                 metric.update_state(classes, scores)
-        assert dict(stand_in.work.launches) == {"class_hits": 1, "running_sums": 1}
+        assert dict(fake_cupy.work.launches) == {"class_hits": 1, "running_sums": 1}
         assert float(metric.result()) == 0.5

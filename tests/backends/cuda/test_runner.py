@@ -19,7 +19,7 @@ from kerasish.backends.eager.cuda import (
     softmax,
 )
 
-# --- the stand-in itself: what it would not do, or do wrong, it says ------------------------------
+# --- the fake itself: what it would not do, or do wrong, it says ------------------------------
 
 
 def _wrong(cuda, source, grid=(1,), block=(64,), *args):

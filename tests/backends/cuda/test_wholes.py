@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import fake_cupy as stand_in
+import fake_cupy
 import numpy as np
 import pytest
 
@@ -142,10 +142,10 @@ def test_wholes_and_their_derivatives(gpu, name):
 
     with using_engine(Eager()):
         expected = derive()
-    stand_in.work.clear()
+    fake_cupy.work.clear()
     with kerasish.device("gpu"), using_engine(gpu):
         found = derive()
-    assert stand_in.work.launches[kernel]
+    assert fake_cupy.work.launches[kernel]
     for some, others in zip(found, expected):
         assert len(some) == len(others)
         for a, b in zip(some, others):
@@ -174,12 +174,12 @@ def test_what_no_kernel_computes_whole_is_composed(gpu, f):
     x = np.random.default_rng(1).standard_normal((3, 5)).astype("float32")
     with using_engine(Eager()):
         expected = ops.convert_to_numpy(f(kerasish.Tensor(x)))
-    stand_in.launches.clear()
+    fake_cupy.launches.clear()
     with kerasish.device("gpu"), using_engine(gpu):
         found = ops.convert_to_numpy(f(kerasish.Tensor(x)))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
     wholes = {"softmax", "normalize", "moment_parts", "dropout", "class_loss", "bias_activation"}
-    assert not wholes & set(stand_in.launches)
+    assert not wholes & set(fake_cupy.launches)
 
 
 def test_half_numbers_keep_their_dtype(gpu):
@@ -211,8 +211,8 @@ def test_layers_come_to_these(gpu, layer, kernel):
 
     with using_engine(Eager()):
         expected = derive()
-    stand_in.launches.clear()
+    fake_cupy.launches.clear()
     with kerasish.device("gpu"), using_engine(gpu):
         found = derive()
     np.testing.assert_allclose(found, expected, rtol=0, atol=3e-5)
-    assert stand_in.launches[kernel]
+    assert fake_cupy.launches[kernel]
