@@ -312,7 +312,7 @@ class _Batches:
         return True
 
 
-class _Rows:
+class _EpochBatches:
     """The batches of an epoch over arrays in memory: number -> (batch, its rows)."""
 
     def __init__(self, data: Any, epoch: int) -> None:
@@ -337,11 +337,11 @@ class _WatchedStep:
         self.inner, self._autopsy = inner, autopsy
         self._epoch, self._count = -1, 0
         self._last: Any = None
-        self._rows: _Rows | None = None
+        self._rows: _EpochBatches | None = None
 
     def note_data(self, data: Data, epoch: int) -> None:
         """Note the data that the batches of the epoch are taken from; the loop calls this."""
-        self._rows = _Rows(data, epoch) if data.in_memory else None
+        self._rows = _EpochBatches(data, epoch) if data.in_memory else None
 
     def _next(self, count: int) -> int:
         """Return the number of the next batch of the epoch."""

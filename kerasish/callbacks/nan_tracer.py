@@ -49,7 +49,7 @@ class Origin(NamedTuple):
     shape: tuple[int, ...]
 
 
-class _Place(NamedTuple):
+class _Origin(NamedTuple):
     layer: str
     source: str
     maker: Any  # the record whose gradient is computed; None outside the reverse pass
@@ -66,7 +66,7 @@ class OpWatch(Engine):
     def __init__(self, model: Model, batch: dict[str, Any]) -> None:
         self._engine = current_engine()
         self._model = model
-        self._made_by: dict[int, _Place] = {}  # serial of a record -> where it was made
+        self._made_by: dict[int, _Origin] = {}  # serial of a record -> where it was made
         self._known: dict[int, tuple[Any, frozenset[int], bool]] = {}  # id -> array, births, NaN
         self._by_row: dict[int, Any] = {}  # id -> array whose first axis is the batch's
         self._births: list[Origin] = []
@@ -94,7 +94,7 @@ class OpWatch(Engine):
         results = result if isinstance(result, tuple) else (result,)
         inputs = [self._value(a) for a in args]
         aligned = any(id(v) in self._by_row for v in inputs)
-        place: _Place | None = None
+        place: _Origin | None = None
         for t in results:
             if t.maker is not None and t.maker.serial not in self._made_by:
                 place = place or self._place()
@@ -116,7 +116,7 @@ class OpWatch(Engine):
     def _is_by_row(self, value: Array) -> bool:
         return value.shape[0] == self._rows and tuple(value.shape) not in self._weight_shapes
 
-    def _judge(self, op: Op, inputs: list[Any], value: Array, by_row: bool, place: _Place) -> None:
+    def _judge(self, op: Op, inputs: list[Any], value: Array, by_row: bool, place: _Origin) -> None:
         """Record a new origin, or the origins that a non-finite value is computed from."""
         births: set[int] = set()
         any_bad = any_nan = False
@@ -166,13 +166,13 @@ class OpWatch(Engine):
 
     # --- where we are -----------------------------------------------------------------------------
 
-    def _describe(self, op: Op, place: _Place) -> tuple[str, str, str, str]:
+    def _describe(self, op: Op, place: _Origin) -> tuple[str, str, str, str]:
         if place.maker is not None:
             at = self._made_by.get(place.maker.serial, place)
             return place.maker.op.name, "backward", at.layer, at.source or place.source
         return op.name, "update" if place.in_optimizer else "forward", place.layer, place.source
 
-    def _place(self) -> _Place:
+    def _place(self) -> _Origin:
         """Return the layer and the user's line from the call stack."""
         names: list[str] = []
         seen: set[int] = set()
@@ -190,7 +190,7 @@ class OpWatch(Engine):
                 seen.add(id(owner))
                 names.append(_name(owner))
                 in_optimizer = in_optimizer or isinstance(owner, Optimizer)
-        return _Place("/".join(reversed(names)), source, maker, in_optimizer)
+        return _Origin("/".join(reversed(names)), source, maker, in_optimizer)
 
     def first_for(self, values: Iterable[Any]) -> Origin | None:
         """Return the earliest origin that made any of `values` not finite."""

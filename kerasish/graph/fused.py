@@ -12,7 +12,7 @@ from kerasish.ops.shapes import Spec
 Dims = tuple[Any, ...]
 
 
-class Body(NamedTuple):
+class FusedBody(NamedTuple):
     """The computation of a fused node.
 
     Attributes:
@@ -35,24 +35,24 @@ class Body(NamedTuple):
         return id(self.graph)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Body) and other.graph is self.graph
+        return isinstance(other, FusedBody) and other.graph is self.graph
 
     def __repr__(self) -> str:
         names = " ".join(n.op.name for n in self.graph.nodes)
         return f"{list(self.frame)} {names}"
 
 
-def _run_body(xp: Any, *inputs: Any, body: Body) -> Any:
+def _run_body(xp: Any, *inputs: Any, body: FusedBody) -> Any:
     outputs = interpret(body.graph, inputs, xp)
     return outputs[0] if len(outputs) == 1 else tuple(outputs)
 
 
-def _body_specs(*inputs: Spec, body: Body) -> Any:
+def _body_specs(*inputs: Spec, body: FusedBody) -> Any:
     specs = tuple(v.spec for v in body.graph.outputs)
     return specs[0] if len(specs) == 1 else specs
 
 
-def make_fused(body: Body) -> Node:
+def make_fused(body: FusedBody) -> Node:
     """Return the node that computes `body`."""
     op = _fused_op(len(body.graph.outputs))
     return Node(op, body.graph.inputs, {"body": body}, body.graph.outputs)

@@ -27,7 +27,7 @@ class Traced(NamedTuple):
         arguments: the number of inputs that are arguments.
         variables: the variables of the other inputs, in order.
         updated: the variables of the outputs after the results, in order.
-        structure: the function's result with the place of each tensor result as a `Place`.
+        structure: the function's result with the place of each tensor result as a `TensorRef`.
         paths: value -> the names of the layers inside which it was computed, "model/layer".
         conditions: what Python asked for; the graph is right for data that gives these answers.
     """
@@ -41,7 +41,7 @@ class Traced(NamedTuple):
     conditions: tuple[Condition, ...] = ()
 
 
-class Place:
+class TensorRef:
     """A placeholder in a result's structure for the tensor result with this index."""
 
     __slots__ = ("number",)
@@ -120,7 +120,7 @@ def trace_by(tracer: Tracer, function: Callable[..., Any], *args: Any, **kwargs:
         if not isinstance(x, Tensor):
             return x
         outputs.append(tracer.value_of(x))
-        return Place(len(outputs) - 1)
+        return TensorRef(len(outputs) - 1)
 
     structure = tree.map_structure(leave, result)
     updated = tuple(tracer.written)

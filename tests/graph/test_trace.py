@@ -10,7 +10,7 @@ from kerasish import ops
 from kerasish.errors import TraceError
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, GraphError, Node, Value, verify
-from kerasish.graph.trace import Place, trace
+from kerasish.graph.trace import TensorRef, trace
 from kerasish.ops.op import REGISTRY
 from kerasish.tensor import Variable
 
@@ -55,7 +55,7 @@ def test_assigned_value_is_read_back():
 
 def test_structure_of_results_is_kept():
     traced = trace(lambda x: {"a": x, "b": (x + 1, "text", 3)}, np.ones(2, "float32"))
-    assert isinstance(traced.structure["a"], Place)
+    assert isinstance(traced.structure["a"], TensorRef)
     assert traced.structure["b"][1:] == ("text", 3)
 
 

@@ -47,7 +47,7 @@ from kerasish.graph.passes import gather
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.structure import structure_of
-from kerasish.graph.trace import Place, Traced, spec_of, trace_answering
+from kerasish.graph.trace import TensorRef, Traced, spec_of, trace_answering
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
 from kerasish.ranks import current_group
@@ -328,7 +328,7 @@ class CompiledCall:
             self.executable = Interpreted(graph, arrays, plan.updates, eager.kernel, conditions)
         if config.is_debugging():
             say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
-        self._single = isinstance(traced.structure, Place) and len(self.results) == 1
+        self._single = isinstance(traced.structure, TensorRef) and len(self.results) == 1
         self._nothing = traced.structure is None
 
     def _compiled_plan(self, eager: Eager, level: str, name: str) -> Any:
@@ -430,7 +430,7 @@ class CompiledCall:
         if self._single:
             return results[0]
         return tree.map_structure(
-            lambda x: results[x.number] if isinstance(x, Place) else x, self.traced.structure
+            lambda x: results[x.number] if isinstance(x, TensorRef) else x, self.traced.structure
         )
 
     def other_path(self, error: UnmetConditionError) -> OtherPath:

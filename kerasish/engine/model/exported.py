@@ -12,7 +12,7 @@ from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import ShapeError
 from kerasish.graph.nested import Tracer
 from kerasish.graph.portable import Player, Recorder, sample_sizes
-from kerasish.graph.trace import Place, Traced, map_leaves, spec_of, trace_by
+from kerasish.graph.trace import TensorRef, Traced, map_leaves, spec_of, trace_by
 from kerasish.ops import dtypes
 from kerasish.ops.op import current_engine
 from kerasish.ops.shapes import Spec
@@ -65,7 +65,7 @@ class Sampled(NamedTuple):
     Attributes:
         samples: the open sizes of each trace.
         open: for each open size the (input, axis) pairs that have it.
-        places: the arguments' structures, with the place of each tensor as a `Place`.
+        places: the arguments' structures, with the place of each tensor as a `TensorRef`.
         filled: for each trace the specs of the tensors.
         traces: the traces, which differ in sizes only.
     """
@@ -93,9 +93,9 @@ def trace_samples(
     """
     leaves: list[Spec] = []
 
-    def enter(x: InputSpec | str | AnyTensor) -> Place:
+    def enter(x: InputSpec | str | AnyTensor) -> TensorRef:
         leaves.append(_wanted(x))
-        return Place(len(leaves) - 1)
+        return TensorRef(len(leaves) - 1)
 
     places = [map_leaves(enter, argument) for argument in signature]
     spots = _open_spots(leaves)
@@ -155,7 +155,7 @@ def _check_traces(traces: Sequence[Traced]) -> None:
 
 
 def _encode(structure: Structure) -> dict[str, Any]:
-    if isinstance(structure, Place):
+    if isinstance(structure, TensorRef):
         return {"tensor": structure.number}
     if isinstance(structure, dict) and all(isinstance(key, str) for key in structure):
         return {"dict": [[key, _encode(part)] for key, part in structure.items()]}

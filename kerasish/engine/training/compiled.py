@@ -11,7 +11,7 @@ from kerasish import ops, tree
 from kerasish.engine.diagnostics import Match, check_shapes
 from kerasish.engine.training.loss_parts import is_one, spread
 from kerasish.engine.training.outputs import (
-    Output,
+    ModelOutput,
     at,
     joined,
     list_outputs,
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def _check_names(
-    given: dict[str, Any] | float | Sequence[Any] | None, outputs: list[Output], what: str
+    given: dict[str, Any] | float | Sequence[Any] | None, outputs: list[ModelOutput], what: str
 ) -> None:
     """Raise where a dict or list that `compile` was given does not fit the outputs."""
     count = len(outputs)
@@ -49,7 +49,7 @@ def _check_names(
 
 
 class _LossPart(NamedTuple):
-    output: Output
+    output: ModelOutput
     loss: Loss
     weight: float
     tracker: int  # which tracker shows it
@@ -81,7 +81,7 @@ class CompiledLoss:
         weights = self._weights([o for o, _ in given], outputs)
         targets = targets_of([o for o, _ in given], y_true, y_pred, len(outputs))
         parts, names, shapes = [], [], []
-        places: list[Output] = []
+        places: list[ModelOutput] = []
         for (output, one), weight, target in zip(given, weights, targets):
             prediction = at(y_pred, output.path)
             result = find_loss(one, target, prediction)
@@ -97,7 +97,9 @@ class CompiledLoss:
             self.trackers = [metrics_module.Mean(name=n) for n in _distinct(names)]
         self.parts, self.shapes, self.outputs = parts, shapes, len(outputs)
 
-    def _match(self, y_pred: Structure, outputs: list[Output]) -> list[tuple[Output, Any]]:
+    def _match(
+        self, y_pred: Structure, outputs: list[ModelOutput]
+    ) -> list[tuple[ModelOutput, Any]]:
         """Return each loss that `compile` was given, with the output(s) that it reads."""
         _check_names(self.loss_weights, outputs, "loss_weights")
         if is_one(self.loss):
@@ -121,7 +123,7 @@ class CompiledLoss:
             if p.output.index >= 0
         ]  # fmt: skip
 
-    def _weights(self, read: list[Output], outputs: list[Output]) -> list[float]:
+    def _weights(self, read: list[ModelOutput], outputs: list[ModelOutput]) -> list[float]:
         """Return the factor of each loss."""
         plain = all(o.index >= 0 for o in read) and len(set(read)) == len(read)
         if plain or self.loss_weights is None or isinstance(self.loss_weights, (int, float)):
@@ -131,7 +133,7 @@ class CompiledLoss:
             raise ValueError(f"loss_weights: {len(flat)} numbers for {len(read)} losses.")
         return [float(w) for w in flat]
 
-    def _weight(self, output: Output, count: int) -> float:
+    def _weight(self, output: ModelOutput, count: int) -> float:
         weights = self.loss_weights
         if not isinstance(weights, (int, float)):
             weights = part_for(output, weights, count)
@@ -276,7 +278,7 @@ def _function_name(f: Callable[..., Any]) -> str:
 
 
 class _MetricPart(NamedTuple):
-    output: Output
+    output: ModelOutput
     metric: Metric
     weighted: bool
     shown: str  # the name in reports
@@ -375,7 +377,7 @@ class CompiledMetrics:
         return results
 
 
-def _metrics_for(output: Output, given: Structure, count: int) -> list[Any]:
+def _metrics_for(output: ModelOutput, given: Structure, count: int) -> list[Any]:
     """Return the metrics given for an output."""
     if count == 1 and isinstance(given, (list, tuple)):
         mine = given[0] if len(given) == 1 and isinstance(given[0], (list, tuple)) else given
@@ -385,7 +387,7 @@ def _metrics_for(output: Output, given: Structure, count: int) -> list[Any]:
     return [m for m in many if m is not None]
 
 
-def _shown(output: Output, name: str, weighted: bool, taken: set[str]) -> str:
+def _shown(output: ModelOutput, name: str, weighted: bool, taken: set[str]) -> str:
     """Return the name under which an output's metric is reported, distinct from those taken."""
     # Inside nested outputs the layer's name says which one it is.
     label = output.layer if len(output.path) > 1 and output.layer and output.label else output.label

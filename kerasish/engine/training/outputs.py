@@ -9,7 +9,7 @@ from kerasish import tree
 from kerasish.typing import AnyTensor, Structure
 
 
-class Output(NamedTuple):
+class ModelOutput(NamedTuple):
     """One output of a model: where it stands among the results, and what it is called."""
 
     path: tuple[Any, ...]  # keys and indices that lead to it; () where it is all there is
@@ -18,7 +18,7 @@ class Output(NamedTuple):
     label: str  # what stands before the names of its loss and metrics; "" for nothing
 
 
-def list_outputs(y_pred: Structure, output_names: Sequence[str]) -> list[Output]:
+def list_outputs(y_pred: Structure, output_names: Sequence[str]) -> list[ModelOutput]:
     """Return the outputs of a model that gave `y_pred`.
 
     Args:
@@ -38,7 +38,7 @@ def list_outputs(y_pred: Structure, output_names: Sequence[str]) -> list[Output]
         layer = output_names[i] if known else ""
         words = [layer if isinstance(key, int) else str(key) for key in path]
         label = "/".join(w for w in words if w) if len(result) > 1 else ""
-        outputs.append(Output(tuple(path), i, layer, label))
+        outputs.append(ModelOutput(tuple(path), i, layer, label))
     return outputs
 
 
@@ -49,7 +49,7 @@ def at(structure: Structure, path: Sequence[Any]) -> Structure:
     return structure
 
 
-def part_for(output: Output, structure: Structure, count: int) -> Any:
+def part_for(output: ModelOutput, structure: Structure, count: int) -> Any:
     """Return what a structure (targets, weights, losses...) holds for an output; None for nothing.
 
     A structure is built like the outputs; or it is a dict by their layers' names, or a list in
@@ -75,25 +75,25 @@ def part_for(output: Output, structure: Structure, count: int) -> Any:
     return node
 
 
-def weights_for(output: Output, sample_weight: Structure, count: int) -> AnyTensor:
+def weights_for(output: ModelOutput, sample_weight: Structure, count: int) -> AnyTensor:
     """Return an output's sample weights; one array is for all outputs."""
     if hasattr(sample_weight, "shape"):
         return sample_weight
     return part_for(output, sample_weight, count)
 
 
-def joined(path: tuple[Any, ...], outputs: Sequence[Output]) -> Output:
+def joined(path: tuple[Any, ...], outputs: Sequence[ModelOutput]) -> ModelOutput:
     """Return the output at a path, or one record for all the outputs below it."""
     inside = [o for o in outputs if o.path[: len(path)] == path]
     if len(inside) == 1 and inside[0].path == path:
         return inside[0]
     words = "/".join(str(key) for key in path if not isinstance(key, int))
     names = "_".join(str(o.path[-1] if isinstance(o.path[-1], str) else o.layer) for o in inside)
-    return Output(path, -1, "", words or names)
+    return ModelOutput(path, -1, "", words or names)
 
 
 def targets_of(
-    read: Sequence[Output], y_true: Structure, y_pred: Structure, count: int
+    read: Sequence[ModelOutput], y_true: Structure, y_pred: Structure, count: int
 ) -> list[Any]:
     """Return the targets of each output that has a loss; None where y holds none.
 

@@ -13,7 +13,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from kerasish.graph.fused import Body, Dims, make_fused
+from kerasish.graph.fused import Dims, FusedBody, make_fused
 from kerasish.graph.ir import Graph, Node, Value
 
 DTYPES = frozenset(
@@ -24,7 +24,7 @@ DTYPES = frozenset(
 LARGEST = 60  # nodes in a group; larger loops spill registers and compile slowly
 
 
-class _Group:
+class _FusionGroup:
     """Nodes that may become one loop."""
 
     def __init__(self, number: int, frame: tuple[int, ...]) -> None:
@@ -60,7 +60,7 @@ class _Fuser:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.group_of: dict[Value, int] = {}  # value -> the unit that computes it
-        self.groups: dict[int, _Group] = {}  # the units that are loops
+        self.groups: dict[int, _FusionGroup] = {}  # the units that are loops
         self.members: dict[int, list[int]] = {}  # unit -> indices of its nodes
         self.deps: dict[int, int] = {}  # unit -> bit set of all units that it depends on
         self.needed = 0  # bit set of the units that others depend on
@@ -151,15 +151,15 @@ class _Fuser:
         self._take(group, number, node, dims, {(number, 0): (None,)}, False)
         return True
 
-    def _new_group(self, number: int, node: Node, frame: tuple[int, ...]) -> _Group:
+    def _new_group(self, number: int, node: Node, frame: tuple[int, ...]) -> _FusionGroup:
         unit = self._new_unit(number, node)
         self.members[unit] = []
-        group = self.groups[unit] = _Group(unit, frame)
+        group = self.groups[unit] = _FusionGroup(unit, frame)
         return group
 
     # --- element-wise -----------------------------------------------------------------------
 
-    def _join(self, group: _Group, number: int, node: Node) -> bool:
+    def _join(self, group: _FusionGroup, number: int, node: Node) -> bool:
         if len(group.nodes) >= LARGEST:
             return False
         target = node.out.shape
@@ -181,7 +181,7 @@ class _Fuser:
         self._take(group, number, node, dims, reads, after)
         return True
 
-    def _result_dims(self, group: _Group, node: Node, target: tuple[int, ...]) -> Dims | None:
+    def _result_dims(self, group: _FusionGroup, node: Node, target: tuple[int, ...]) -> Dims | None:
         results: list[Any] = [None] * len(target)
         for v in node.inputs:
             if v not in group.dims:
@@ -209,7 +209,7 @@ class _Fuser:
             return None
         return tuple(results) if self._is_written_well(group, node, known) else None
 
-    def _is_written_well(self, group: _Group, node: Node, dims: list[int]) -> bool:
+    def _is_written_well(self, group: _FusionGroup, node: Node, dims: list[int]) -> bool:
         """Return whether a node computes one element per place, per row or after all rows.
 
         A value that varies along columns alone, or not at all, would be computed repeatedly.
@@ -221,7 +221,7 @@ class _Fuser:
         return dims == rows
 
     def _fits_after(
-        self, group: _Group, every: Sequence[Dims], node: Node, inside: Sequence[bool]
+        self, group: _FusionGroup, every: Sequence[Dims], node: Node, inside: Sequence[bool]
     ) -> bool:
         split = len(group.frame) if group.split is None else group.split
         columns = range(split, len(group.frame))
@@ -242,7 +242,13 @@ class _Fuser:
         )
 
     def _take(
-        self, group: _Group, number: int, node: Node, dims: Dims, reads: dict[Any, Any], after: bool
+        self,
+        group: _FusionGroup,
+        number: int,
+        node: Node,
+        dims: Dims,
+        reads: dict[Any, Any],
+        after: bool,
     ) -> None:
         group.nodes.append(number)
         group.dims[node.out] = dims
@@ -276,7 +282,9 @@ class _Fuser:
         self._take(group, number, node, dims, {(number, 0): own}, after)
         return True
 
-    def _broadcast_dims(self, group: _Group, x: Value, target: tuple[int, ...]) -> Dims | None:
+    def _broadcast_dims(
+        self, group: _FusionGroup, x: Value, target: tuple[int, ...]
+    ) -> Dims | None:
         """Return where the axes of `x`, broadcast to `target`, lie in the frame.
 
         Every axis with several elements needs an axis of the frame: the loop writes (or sums) one
@@ -309,7 +317,7 @@ class _Fuser:
             raise AssertionError(f"{node!r} fits no group of its own")
         return True
 
-    def _reduce(self, group: _Group, number: int, node: Node) -> bool:
+    def _reduce(self, group: _FusionGroup, number: int, node: Node) -> bool:
         x, axes, frame = node.inputs[0], _axes(node), group.frame
         whole = tuple(None if s == 1 else i for i, s in enumerate(frame))
         own = group.dims.get(x, whole if x.shape == frame else None)
@@ -365,7 +373,7 @@ class _Fuser:
                     return
         self._absorb(first, second)
 
-    def _absorb(self, first: _Group, second: _Group) -> None:
+    def _absorb(self, first: _FusionGroup, second: _FusionGroup) -> None:
         a, b = first.number, second.number
         first.nodes = sorted([*first.nodes, *second.nodes])
         first.split = second.split if first.split is None else first.split
@@ -419,7 +427,7 @@ class _Fuser:
             waiting = rest
         return order
 
-    def _fused(self, group: _Group, uses: dict[Value, int]) -> Node:
+    def _fused(self, group: _FusionGroup, uses: dict[Value, int]) -> Node:
         inside = [self.graph.nodes[i] for i in group.nodes]
         own_uses: dict[Value, int] = {}
         inputs: dict[Value, None] = {}
@@ -430,7 +438,7 @@ class _Fuser:
                     inputs[v] = None
         outputs = [n.out for n in inside if uses.get(n.out, 0) > own_uses.get(n.out, 0)]
         renumber = {number: i for i, number in enumerate(group.nodes)}
-        body = Body(
+        body = FusedBody(
             Graph(inputs, {}, inside, outputs),
             group.frame,
             group.split,

@@ -41,7 +41,7 @@ def _mix_pair(u: Array, v: Array, factor: Array) -> Array:
     return _shift_mix((v ^ a) * factor) * factor
 
 
-class _Rows:
+class _Strings:
     """Strings of one length, one per row; `at` reads a little-endian word at a place of each."""
 
     def __init__(self, strings: Sequence[bytes], length: int) -> None:
@@ -62,7 +62,7 @@ class _Rows:
 # --- FarmHash64 (its variant "na") -------------------------------------------------------------
 
 
-def _farm_short(s: _Rows) -> Array:
+def _farm_short(s: _Strings) -> Array:
     n = s.length
     factor = _u(_K2 + 2 * n)
     if n >= 8:
@@ -76,17 +76,17 @@ def _farm_short(s: _Rows) -> Array:
     return _shift_mix(y * _u(_K2) ^ z * _u(_K0)) * _u(_K2)
 
 
-def _farm_half(s: _Rows, a: Array, factor: Array) -> tuple[Any, Any]:
+def _farm_half(s: _Strings, a: Array, factor: Array) -> tuple[Any, Any]:
     b, c, d = s.at(8), s.at(-8) * factor, s.at(-16) * _u(_K2)
     return _turn(a + b, 43) + _turn(c, 30) + d, a + _turn(b + _u(_K2), 18) + c
 
 
-def _farm_middle(s: _Rows) -> Array:
+def _farm_middle(s: _Strings) -> Array:
     factor = _u(_K2 + 2 * s.length)
     return _mix_pair(*_farm_half(s, s.at(0) * _u(_K1), factor), factor)
 
 
-def _farm_long(s: _Rows) -> Array:
+def _farm_long(s: _Strings) -> Array:
     factor = _u(_K2 + 2 * s.length)
     a = s.at(0) * _u(_K2)
     y, other = _farm_half(s, a, factor)
@@ -96,7 +96,7 @@ def _farm_long(s: _Rows) -> Array:
     return _mix_pair(_turn(e + f, 43) + _turn(g, 30) + h, e + _turn(f + a, 18) + g, factor)
 
 
-def _weak(s: _Rows, place: int, a: Array, b: Array) -> tuple[Any, Any]:
+def _weak(s: _Strings, place: int, a: Array, b: Array) -> tuple[Any, Any]:
     w, x, y, z = (s.at(place + 8 * i) for i in range(4))
     a = a + w
     b, c = _turn(b + a + z, 21), a
@@ -104,7 +104,7 @@ def _weak(s: _Rows, place: int, a: Array, b: Array) -> tuple[Any, Any]:
     return a + z, b + _turn(a, 44) + c
 
 
-def _farm_blocks(s: _Rows) -> Array:
+def _farm_blocks(s: _Strings) -> Array:
     n = s.length
     ones = np.ones(len(s.bytes), np.uint64)
     y = ones * _u(81 * _K1 + 113)
@@ -137,7 +137,7 @@ def _farm_blocks(s: _Rows) -> Array:
     return _mix_pair(left, _mix_pair(v[1], w[1], factor) + x, factor)
 
 
-def _farm(s: _Rows) -> Array:
+def _farm(s: _Strings) -> Array:
     if s.length == 0:
         return np.full(len(s.bytes), _K2, np.uint64)
     if s.length <= 16:
@@ -150,7 +150,7 @@ def _farm(s: _Rows) -> Array:
 # --- SipHash-2-4 ----------------------------------------------------------------------------------
 
 
-def _sip(s: _Rows, key: tuple[int, int]) -> Array:
+def _sip(s: _Strings, key: tuple[int, int]) -> Array:
     ones = np.ones(len(s.bytes), np.uint64)
     magic = (0x736F6D6570736575, 0x646F72616E646F6D, 0x6C7967656E657261, 0x7465646279746573)
     a, b, c, d = (ones * _u(m ^ key[i % 2]) for i, m in enumerate(magic))
@@ -181,13 +181,13 @@ def _sip(s: _Rows, key: tuple[int, int]) -> Array:
 # --- what the layers call -------------------------------------------------------------------------
 
 
-def _by_length(strings: Sequence[bytes], one_length: Callable[[_Rows], Any]) -> Array:
+def _by_length(strings: Sequence[bytes], one_length: Callable[[_Strings], Any]) -> Array:
     groups: dict[int, list[int]] = {}
     for i, s in enumerate(strings):
         groups.setdefault(len(s), []).append(i)
     result = np.empty(len(strings), np.uint64)
     for length, places in groups.items():
-        result[places] = one_length(_Rows([strings[i] for i in places], length))
+        result[places] = one_length(_Strings([strings[i] for i in places], length))
     return result
 
 

@@ -61,7 +61,7 @@ def _put_text(holder: Any, key: str, text: str) -> None:
     holder.attrs.create(key, text, dtype=h5py.string_dtype("ascii"))
 
 
-def _put_weights(output: hdf5_output.Output, root: Any, model: Model) -> None:
+def _put_weights(output: hdf5_output.NewFile, root: Any, model: Model) -> None:
     _put_text(root, "backend", "kerasish")
     _put_text(root, "keras_version", KERAS_VERSION)
     hdf5_output.put_names(root, "layer_names", [layer.name for layer in _layers(model)])
@@ -75,7 +75,7 @@ def _weights_by_group(model: Model) -> list[tuple[str, list[Any]]]:
     return [*groups, (TOP, _top_level(model))]
 
 
-def _put_variables(output: hdf5_output.Output, group: Any, variables: list[Any]) -> None:
+def _put_variables(output: hdf5_output.NewFile, group: Any, variables: list[Any]) -> None:
     names = []
     for v in variables:
         name = v.path

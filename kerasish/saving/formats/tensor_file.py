@@ -126,7 +126,7 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
 # --- reading ----------------------------------------------------------------------------------
 
 
-class Place(NamedTuple):
+class StoredArray(NamedTuple):
     """Where an array lies: its dtype's name, its shape, its first and last byte."""
 
     dtype: str
@@ -184,7 +184,7 @@ class TensorFile:
             raise self._damage(f"{sorted(sums.keys() ^ header.keys())[:3]} in one list alone")
         return sums
 
-    def _place(self, name: str, entry: dict[str, Any]) -> Place:
+    def _place(self, name: str, entry: dict[str, Any]) -> StoredArray:
         try:
             dtype, shape = _DTYPES[entry["dtype"]], tuple(int(n) for n in entry["shape"])
             start, end = (int(n) for n in entry["data_offsets"])
@@ -198,7 +198,7 @@ class TensorFile:
                 f"{self.path}: {name!r} is damaged (it says {dtype} {list(shape)} in {start} to "
                 f"{end})."
             )
-        return Place(dtype, shape, start, end)
+        return StoredArray(dtype, shape, start, end)
 
     def _check_order(self, size: int) -> None:
         """No two arrays share bytes, and none are left over: what is there can be trusted."""

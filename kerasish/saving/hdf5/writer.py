@@ -14,7 +14,7 @@ from kerasish.saving.hdf5.file import CHECKSUM
 from kerasish.typing import Array
 
 
-class Output:
+class NewFile:
     """A new HDF5 file, open for writing.
 
     Args:
@@ -51,20 +51,20 @@ class Output:
 
 
 @contextmanager
-def creating(path: str) -> Iterator[Output]:
+def creating(path: str) -> Iterator[NewFile]:
     """Yield a new HDF5 file at `path`; what the disk refuses is raised when it is closed."""
     with open_raw(path) as raw, creating_in(raw) as output:
         yield output
 
 
 @contextmanager
-def creating_in(raw: Any, start: int = 0) -> Iterator[Output]:
+def creating_in(raw: Any, start: int = 0) -> Iterator[NewFile]:
     """Yield a new HDF5 file from `start` on in an open, unbuffered file; errors come at its end."""
     import h5py
 
     sink = Sink(raw, start)
     with h5py.File(sink, "w") as file:
-        yield Output(file)
+        yield NewFile(file)
     sink.check()
 
 

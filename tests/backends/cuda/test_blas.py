@@ -307,5 +307,5 @@ def test_the_real_library_takes_the_descriptions():
         for dtype in cublaslt.TYPES:
             given = (0, dtype, 4, matrix, matrix, matrix, (16,) * 4)
             for epilogue in (1, 2, 4, 6, 32, 36, 256):
-                product = cublaslt.Product(*given, epilogue, dtype == "float32")
+                product = cublaslt.ProductRequest(*given, epilogue, dtype == "float32")
                 assert all(made.value for made in cublaslt.describe(found[0], product))

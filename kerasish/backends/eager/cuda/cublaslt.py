@@ -70,7 +70,7 @@ class Matrix(NamedTuple):
     transposed: bool
 
 
-class Product(NamedTuple):
+class ProductRequest(NamedTuple):
     """What a plan is made for."""
 
     device: int
@@ -84,7 +84,7 @@ class Product(NamedTuple):
     tf32: bool
 
 
-class Plan(NamedTuple):
+class ProductPlan(NamedTuple):
     """The descriptions of a product and its matrices, and the algorithm chosen."""
 
     description: Any
@@ -131,7 +131,7 @@ def _handle(lib: Any, device: int) -> Any:
     return handle
 
 
-def describe(lib: Any, product: Product) -> tuple[Any, Any, Any, Any]:
+def describe(lib: Any, product: ProductRequest) -> tuple[Any, Any, Any, Any]:
     """Return the descriptions of the product, of its two factors and of its result."""
     compute = COMPUTE_TF32 if product.tf32 else COMPUTE_FLOAT
     result = ctypes.c_void_p()
@@ -147,7 +147,7 @@ def describe(lib: Any, product: Product) -> tuple[Any, Any, Any, Any]:
     return (result, *(_layout(lib, product, m) for m in matrices))
 
 
-def _layout(lib: Any, product: Product, matrix: Matrix) -> Any:
+def _layout(lib: Any, product: ProductRequest, matrix: Matrix) -> Any:
     result = ctypes.c_void_p()
     sizes = [ctypes.c_uint64(matrix.rows), ctypes.c_uint64(matrix.columns)]
     leading = ctypes.c_int64(matrix.leading)
@@ -160,7 +160,7 @@ def _layout(lib: Any, product: Product, matrix: Matrix) -> Any:
     return result
 
 
-def _plan(lib: Any, product: Product) -> Plan | str:
+def _plan(lib: Any, product: ProductRequest) -> ProductPlan | str:
     """Return the plan of a product, or what is said where there is none."""
     description, right, left, result = describe(lib, product)
     wish = ctypes.c_void_p()
@@ -177,7 +177,7 @@ def _plan(lib: Any, product: Product) -> Plan | str:
         ctypes.byref(choice), ctypes.byref(count),
     )  # fmt: skip
     lib.cublasLtMatmulPreferenceDestroy(wish)
-    plan = Plan(description, left, right, result, choice)
+    plan = ProductPlan(description, left, right, result, choice)
     if status or not count.value or choice.state:
         _destroy(lib, plan)
         why = f" (status {status})" if status else ""
@@ -185,7 +185,7 @@ def _plan(lib: Any, product: Product) -> Plan | str:
     return plan
 
 
-def _destroy(lib: Any, plan: Plan) -> None:
+def _destroy(lib: Any, plan: ProductPlan) -> None:
     """Give back what the library keeps for a plan. Products handed in before need it no more."""
     _checked("MatmulDescDestroy", lib.cublasLtMatmulDescDestroy(plan.description))
     for layout in (plan.left, plan.right, plan.result):
@@ -196,9 +196,9 @@ class _Plans:
     """The plans used last, `MOST_PLANS` of them. The caller of `of` holds `_running`."""
 
     def __init__(self) -> None:
-        self._plans: OrderedDict[tuple[Any, Product], Plan | str] = OrderedDict()
+        self._plans: OrderedDict[tuple[Any, ProductRequest], ProductPlan | str] = OrderedDict()
 
-    def of(self, lib: Any, product: Product) -> Plan | str:
+    def of(self, lib: Any, product: ProductRequest) -> ProductPlan | str:
         """Return the plan of a product, or what is said where there is none."""
         key = (lib, product)
         plan = self._plans.get(key)
@@ -219,7 +219,7 @@ class _Plans:
             self._drop(*self._plans.popitem())
 
     @staticmethod
-    def _drop(key: tuple[Any, Product], plan: Plan | str) -> None:
+    def _drop(key: tuple[Any, ProductRequest], plan: ProductPlan | str) -> None:
         if not isinstance(plan, str):
             _destroy(key[0], plan)
 
@@ -300,7 +300,7 @@ def multiply_and_sum(lib: Any, a: Any, b: Any, tf32: bool = False) -> tuple[Any,
 def _run(lib: Any, a: Array, b: Array, y: Array, epilogue: int, bias: Array, tf32: bool) -> None:
     """Write the product of a and b into y; `bias` is read or written as the epilogue says."""
     (a, a_turned), (b, b_turned) = _lying(a), _lying(b)
-    product = Product(
+    product = ProductRequest(
         y.device.id, a.dtype.name, math.prod(y.shape[:-2]), _matrix(a, a_turned),
         _matrix(b, b_turned), _matrix(y, False),
         (_alignment(b), _alignment(a), _alignment(y), _alignment(y)), epilogue, tf32,

@@ -56,7 +56,7 @@ class LibraryError(RuntimeError):
     """cuDNN fails to run what it planned."""
 
 
-class Plan(NamedTuple):
+class GraphPlan(NamedTuple):
     """A graph ready to run, the library and handle that run it, and its workspace in bytes."""
 
     request: Request
@@ -132,19 +132,19 @@ _running = threading.RLock()  # a handle serves one thread at a time
 _failed: set[Request] = set()  # what could be planned, and not run
 
 
-def planned(request: Request, device: int) -> Plan | None:
+def planned(request: Request, device: int) -> GraphPlan | None:
     """Return the plan of a request on a GPU; None where cuDNN does not do it."""
     lib = usable()
     return None if lib is None or request in _failed else _plan(lib, device, request)
 
 
 @functools.lru_cache(maxsize=2048)
-def _plan(lib: Any, device: int, request: Request) -> Plan | None:
+def _plan(lib: Any, device: int, request: Request) -> GraphPlan | None:
     with _running:
         try:
             handle = _handle(lib, device)
             graph = _kept(lib, device, request, handle)
-            return Plan(request, lib, handle, graph, int(graph.get_workspace_size()))
+            return GraphPlan(request, lib, handle, graph, int(graph.get_workspace_size()))
         except lib.cudnnGraphNotSupportedError:
             return None  # no news: cuDNN does not do everything
         except (RuntimeError, ValueError) as error:
@@ -223,7 +223,7 @@ def _write(path: Any, data: bytes) -> None:
 # --- running --------------------------------------------------------------------------------------
 
 
-def run(plan: Plan, arrays: dict[int, Any]) -> None:
+def run(plan: GraphPlan, arrays: dict[int, Any]) -> None:
     """Run a plan on the current stream; its workspace comes from CuPy's pool.
 
     Args:
@@ -245,7 +245,7 @@ def run(plan: Plan, arrays: dict[int, Any]) -> None:
             ) from error
 
 
-def ran(plan: Plan, arrays: dict[int, Any]) -> bool:
+def ran(plan: GraphPlan, arrays: dict[int, Any]) -> bool:
     """Run a plan; return whether the library did: a call in memory of its own has another way.
 
     Raises:

@@ -104,7 +104,7 @@ def _rows(shape: tuple[int, ...]) -> list[int]:
     return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
-def _planned(request: Attention, device: int) -> cudnn.Plan:
+def _planned(request: Attention, device: int) -> cudnn.GraphPlan:
     plan = cudnn.planned(request, device)
     if plan is None:
         raise RuntimeError(f"cuDNN has no plan for {request}: ask `does` first.")

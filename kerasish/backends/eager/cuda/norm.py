@@ -38,7 +38,7 @@ def _given(*values: Any) -> list[Any]:
     return [v for v in values if v is not NOTHING]
 
 
-class _Rows:
+class _RowLayout:
     """How x is cut into rows that share their moments: see norm.cu."""
 
     def __init__(self, x: Array, groups: int) -> None:
@@ -60,7 +60,7 @@ def _by_last(x: Array) -> Array:
 
 
 def _normalize(
-    x: Array, rows: _Rows, gamma: Array, beta: Array, epsilon: float, centered: bool
+    x: Array, rows: _RowLayout, gamma: Array, beta: Array, epsilon: float, centered: bool
 ) -> tuple[Any, Any, Any]:
     y = empty(x.shape, x.dtype)
     mean, scale = empty(rows.rows, np.float32), empty(rows.rows, np.float32)
@@ -72,14 +72,14 @@ def _normalize(
     return y, mean, scale
 
 
-def _together(rows: _Rows, x: Array, other: Array, *factors: Any) -> Array:
+def _together(rows: _RowLayout, x: Array, other: Array, *factors: Any) -> Array:
     # Packs have this many scalars of x; gamma's and beta's are then of whole 16 bytes, too.
     aligned = all(a.data.ptr % 16 == 0 for a in _given(other, *factors))
     return np.int32(packed(rows.width, x) and packed(rows.channels, x) and aligned)
 
 
 def _normalize_gradient(
-    g: Any, x: Any, rows: _Rows, gamma: Any, mean: Any, scale: Any, centered: bool
+    g: Any, x: Any, rows: _RowLayout, gamma: Any, mean: Any, scale: Any, centered: bool
 ) -> Any:
     dx = empty(x.shape, x.dtype)
     by = _factors(gamma)
@@ -102,7 +102,7 @@ def layer_norm(
     """
     check("layer_norm", x)
     x = compact(x)
-    return _normalize(x, _Rows(_by_last(x), 1), gamma, beta, epsilon, centered)
+    return _normalize(x, _RowLayout(_by_last(x), 1), gamma, beta, epsilon, centered)
 
 
 def layer_norm_gradient(
@@ -115,7 +115,7 @@ def layer_norm_gradient(
     """
     check("layer_norm_gradient", g, x)
     g, x = compact(g), compact(x)
-    dx = _normalize_gradient(g, x, _Rows(_by_last(x), 1), gamma, mean, scale, centered)
+    dx = _normalize_gradient(g, x, _RowLayout(_by_last(x), 1), gamma, mean, scale, centered)
     sums = column_sums(_by_last(g), _by_last(x), mean, scale, (1, 1, x.shape[-1]))
     return dx, sums[1], sums[0]
 
@@ -129,7 +129,7 @@ def group_norm(
     """
     check("group_norm", x)
     x = compact(x)
-    return _normalize(x, _Rows(x, groups), gamma, beta, epsilon, True)
+    return _normalize(x, _RowLayout(x, groups), gamma, beta, epsilon, True)
 
 
 def group_norm_gradient(
@@ -138,7 +138,7 @@ def group_norm_gradient(
     """Return the gradients by x, gamma and beta (the latter two float32)."""
     check("group_norm_gradient", g, x)
     g, x = compact(g), compact(x)
-    rows = _Rows(x, groups)
+    rows = _RowLayout(x, groups)
     dx = _normalize_gradient(g, x, rows, gamma, mean, scale, True)
     lying = (rows.places, groups, rows.width)
     sums = column_sums(_by_last(g), _by_last(x), mean, scale, lying)

@@ -70,12 +70,12 @@ def pack(
 
 def generate(matmul: Matmul, symbol: str, target: Target) -> tuple[str, set[str]]:
     """The LLVM IR of `i32 symbol(ptr arguments)`."""
-    product = _Product(matmul, target)
+    product = _ProductWriter(matmul, target)
     text = f"define i32 @{symbol}(ptr %args) #0 {{\n{product.write()}\n}}"
     return text, product.w.declared
 
 
-class _Product:
+class _ProductWriter:
     def __init__(self, matmul: Matmul, target: Target) -> None:
         self.matmul, self.kernel = matmul, matmul.epilogue
         self.plan = plan_loops(self.kernel)

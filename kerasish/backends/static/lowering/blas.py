@@ -79,7 +79,7 @@ def available() -> str:
     return ""
 
 
-class Operand(NamedTuple):
+class MatrixLayout(NamedTuple):
     """The layout of a matrix or batch: sizes, strides in elements, dtype, bytes spanned."""
 
     dims: Ints
@@ -92,19 +92,21 @@ class Gemm:
     """out = a @ b (+ out), batched; made by `gemm`.
 
     Attributes:
-        arguments: {"a", "b", "out": Operand}; each buffer must span `nbytes`.
+        arguments: {"a", "b", "out": MatrixLayout}; each buffer must span `nbytes`.
         required, scratchpad_bytes, workspace: as of onednn's Primitive, always empty.
         flops: multiplications and additions of one execution.
     """
 
-    required: Mapping[str, Operand] = {}
+    required: Mapping[str, MatrixLayout] = {}
     scratchpad_bytes = 0
     workspace = None
     implementation = "blas"
     is_reference = False
     threads = 1
 
-    def __init__(self, a: Operand, b: Operand, out: Operand, accumulate: bool, name: str) -> None:
+    def __init__(
+        self, a: MatrixLayout, b: MatrixLayout, out: MatrixLayout, accumulate: bool, name: str
+    ) -> None:
         self.name, self.accumulate = name, accumulate
         self.arguments = {"a": a, "b": b, "out": out}
         self.flops = 2.0 * a.dims[-1] * functools.reduce(lambda x, y: x * y, out.dims, 1.0)
@@ -228,7 +230,7 @@ def convolution_gemms(geometry: Geometry, dtype: str = "float32") -> Convolution
 
 def _operand(
     dims: Ints, strides: Sequence[int] | None, transposed: bool, dtype: str, which: str, name: str
-) -> Operand:
+) -> MatrixLayout:
     if strides is None:
         steps = contiguous_strides((*dims[:-2], dims[-1], dims[-2]) if transposed else dims)
         steps = (*steps[:-2], steps[-1], steps[-2]) if transposed else steps
@@ -241,10 +243,10 @@ def _operand(
             raise ValueError(f"{name}: {which} has {len(dims)} sizes, got strides {steps}.")
         steps = (0,) * missing + steps
     span = 1 + sum((size - 1) * step for size, step in zip(dims, steps, strict=True))
-    return Operand(dims, steps, dtype, span * _BYTES[dtype])
+    return MatrixLayout(dims, steps, dtype, span * _BYTES[dtype])
 
 
-def _transposition(operand: Operand, which: str, name: str) -> tuple[bytes, int]:
+def _transposition(operand: MatrixLayout, which: str, name: str) -> tuple[bytes, int]:
     """Return BLAS's transposition letter and leading stride for a matrix in C order."""
     rows, columns = operand.dims[-2:]
     down, across = operand.strides[-2:]
@@ -313,7 +315,7 @@ class GemmBinding:
         """Do nothing: OpenBLAS restarts its threads in a forked child."""
 
 
-def _offsets(operand: Operand, out: Operand) -> Array:
+def _offsets(operand: MatrixLayout, out: MatrixLayout) -> Array:
     """Return the offset of `operand` in bytes for each product of the batch."""
     steps = [
         step if size > 1 else 0 for size, step in zip(operand.dims, operand.strides, strict=True)

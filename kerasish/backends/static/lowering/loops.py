@@ -17,7 +17,7 @@ from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.backends.static.machine import native
-from kerasish.graph.fused import Body
+from kerasish.graph.fused import FusedBody
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
 
@@ -30,7 +30,7 @@ class NotALoop(Exception):  # noqa: N818 (a signal)
     """A fused node has a form that loop kernels do not express."""
 
 
-class Operand(NamedTuple):
+class LoopOperand(NamedTuple):
     """A value as a loop reads it: strides along the axes of the frame, and the first element."""
 
     value: Value
@@ -166,9 +166,9 @@ class LoopUnit(Unit):
     """A fused node as one record."""
 
     def __init__(self, node: Node, numbers: dict[Value, Any]) -> None:
-        self.body: Body = node.attrs["body"]
+        self.body: FusedBody = node.attrs["body"]
         self._numbers = numbers
-        self._order: list[Operand] = []  # operands read from memory
+        self._order: list[LoopOperand] = []  # operands read from memory
         self._literals: dict[Value, Any] = {}
         self._place_operands()
         self._shared: dict[Value, Value] = {}
@@ -189,21 +189,21 @@ class LoopUnit(Unit):
         body = self.body
         frame, rank = body.frame, len(body.frame)
         inside = set(body.dims)
-        operands: dict[Operand, None] = {}
+        operands: dict[LoopOperand, None] = {}
         for number, node in enumerate(body.graph.nodes):
             for i, v in enumerate(node.inputs):
                 if v in inside:
                     continue
                 if node.op.name == "random_bits":
-                    operands.update({Operand(v, (0,) * rank, word): None for word in (0, 1)})
+                    operands.update({LoopOperand(v, (0,) * rank, word): None for word in (0, 1)})
                     continue
                 literal = self._literal(v)
                 if literal is not None:
                     self._literals[v] = literal
                 else:
-                    operands[Operand(v, _strides(v, body.reads[number, i], rank))] = None
+                    operands[LoopOperand(v, _strides(v, body.reads[number, i], rank))] = None
         order = list(operands)
-        outputs = [Operand(v, _strides(v, body.dims[v], rank)) for v in body.graph.outputs]
+        outputs = [LoopOperand(v, _strides(v, body.dims[v], rank)) for v in body.graph.outputs]
         split = body.split if body.split is not None else 0
         stops = {split, body.groups} if body.split is not None else set()
         sizes, steps, starts = _collapse(frame, [o.strides for o in (*order, *outputs)], stops)
@@ -295,7 +295,7 @@ class LoopUnit(Unit):
             name: Any = node.op.name
             if name == "random_bits":
                 # The seed and the counter are read from memory.
-                words = (Operand(node.inputs[0], (0,) * rank, word) for word in (0, 1))
+                words = (LoopOperand(node.inputs[0], (0,) * rank, word) for word in (0, 1))
                 args = [("input", place[word]) for word in words]
                 name = self._draw_name()
             else:
@@ -306,7 +306,7 @@ class LoopUnit(Unit):
                         literal = self._literals[v]
                         args.append(("number", repr(literal), literal, v.dtype))
                     else:
-                        operand = Operand(v, _strides(v, body.reads[number, i], rank))
+                        operand = LoopOperand(v, _strides(v, body.reads[number, i], rank))
                         args.append(("input", place[operand]))
                 if node.op.reduction:
                     name = self._reduction_name(node)
@@ -384,7 +384,7 @@ class LoopUnit(Unit):
     def operands(self, locate: Locate) -> list[arguments.Operand]:
         """Return where each input and output lies."""
         results = []
-        values = [*self._order, *(Operand(v, ()) for v in self.body.graph.outputs)]
+        values = [*self._order, *(LoopOperand(v, ()) for v in self.body.graph.outputs)]
         for i, o in enumerate(values):
             size = dtypes.array_dtype(o.value.dtype).itemsize
             at = locate(o.value).address + o.offset * size
@@ -483,7 +483,7 @@ class SegmentsUnit(Unit):
         return results
 
 
-def _reduces(body: Body) -> bool:
+def _reduces(body: FusedBody) -> bool:
     return any(n.op.reduction for n in body.graph.nodes)
 
 

@@ -29,7 +29,7 @@ SIZE = 4  # bytes of a float32
 GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}
 
 
-class Product:
+class RepeatedProduct:
     """x @ weights, or x @ weights.T, repeated: the weights are reordered once.
 
     Args:
@@ -92,7 +92,7 @@ class RecurrentUnit(Unit):
         self._zeros: Any = None
         self._units = 0
 
-    def _finish(self, kernel: Kernel, *products: Product, **buffers: int) -> None:
+    def _finish(self, kernel: Kernel, *products: RepeatedProduct, **buffers: int) -> None:
         """Reserve scratch memory for the products and for named buffers (name=element count)."""
         self.kernel, self.products = kernel, products
         self.threads = choose_threads(kernel, self.n, self.units, native.get_threads())
@@ -161,7 +161,7 @@ class ForwardUnit(RecurrentUnit):
         super().__init__(node)
         self._units = u = node.outputs[0].shape[2]
         gated = self.kind == "gru"
-        product = Product(self.n, u, self.count * u, False, not gated, gated)
+        product = RepeatedProduct(self.n, u, self.count * u, False, not gated, gated)
         kernel = getattr(recurrent, f"{self.kind.removesuffix('_rnn')}_forward")
         options = {"whole": True} if gated else {}
         result = kernel("float32", masked=self.masked, mask_dtype="float32", **options)
@@ -224,7 +224,7 @@ class BackwardUnit(RecurrentUnit):
         self._units = u = node.inputs[0].shape[2]
         width = self.count * u
         self.adds = self.masked or self.kind == "gru"
-        product = Product(self.n, width, u, True, self.adds)
+        product = RepeatedProduct(self.n, width, u, True, self.adds)
         kernel = getattr(recurrent, f"{self.kind.removesuffix('_rnn')}_backward")
         result = kernel("float32", masked=self.masked, mask_dtype="float32", whole=True)
         sizes = dict.fromkeys(("dh0", "dh1", "dc0", "dc1"), self.n * u)

@@ -43,15 +43,15 @@ def _differing(a: Any, b: Any) -> list[tuple[Any, Any]]:
     return [(a, b)]
 
 
-def _describe(part: Constant | tuple[Any, ...]) -> str:
-    if isinstance(part, Constant):
+def _describe(part: StaticArgument | tuple[Any, ...]) -> str:
+    if isinstance(part, StaticArgument):
         return repr(part.value)
     if type(part) is tuple and len(part) == 2 and type(part[0]) is tuple:
         return f"{part[1]}{list(part[0])}"
     return str(part)
 
 
-class Constant(NamedTuple):
+class StaticArgument(NamedTuple):
     """A Python value among the arguments; it is compiled into the step."""
 
     value: Any
@@ -63,12 +63,12 @@ MOST_CONSTANTS = 32  # different Python values that a step is compiled for befor
 
 def without_constants(key: Structure) -> Structure:
     """Return a signature without its Python values."""
-    if isinstance(key, Constant):
-        return Constant
+    if isinstance(key, StaticArgument):
+        return StaticArgument
     return tuple([without_constants(part) for part in key]) if isinstance(key, tuple) else key
 
 
-def signature(x: Structure) -> Constant | tuple[Any, ...] | None:
+def signature(x: Structure) -> StaticArgument | tuple[Any, ...] | None:
     """Return the properties of an argument that a compiled step depends on."""
     if isinstance(x, (np.ndarray, np.generic)):
         if x.dtype.kind in "OUS":  # strings are constants
@@ -82,4 +82,4 @@ def signature(x: Structure) -> Constant | tuple[Any, ...] | None:
         return (type(x), *map(signature, x))
     if isinstance(x, dict):
         return (dict, *((k, signature(x[k])) for k in sorted(x)))
-    return Constant(x, type(x))
+    return StaticArgument(x, type(x))
