@@ -186,6 +186,8 @@ class Traits:
         repeats: the result is one number or a few, repeated: cheaper made than read.
         exact_storage: the result depends on the very dtype, not on the number alone.
         epilogues: its native product can add a bias or another value and take relu in passing.
+        adds_rows: the result is a table of zeros to which a few rows are added, in turn, at those
+            that the second input names; the attribute `size` is the number of its rows.
         communicates: "sum" or "gather" where the result depends on the inputs on other ranks, all
             of which compute it at the same place of the graph, and never at compile time; "" else.
         flops: `flops(input shapes, result shapes)` -> how many; None: by the kind.
@@ -202,6 +204,7 @@ class Traits:
     repeats = False
     exact_storage = False
     epilogues = False
+    adds_rows = False
     communicates = ""
     flops: Callable[..., int] | None = None
 
