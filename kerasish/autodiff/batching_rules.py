@@ -222,6 +222,19 @@ def _add_rows(op: Op, inputs: Inputs, size: int, axis: int) -> Any:
     return _behind(total, 1, axis)
 
 
+@_rule("add_scaled_rows")
+def _add_scaled_rows(op: Op, inputs: Inputs, size: int) -> Any:
+    indices, places, factors = (inputs.full(i) for i in range(3))
+    table = inputs.tensors[3]
+    if inputs.batched[3]:
+        indices = _own_rows(inputs, indices, table.shape[1])
+        table = ops.reshape(table, (-1, table.shape[2]))
+    places = _own_rows(inputs, places, size)
+    entries = [ops.reshape(x, (-1,)) for x in (indices, places, factors)]
+    total = op(*entries, table, size=inputs.size * size)
+    return ops.reshape(total, (inputs.size, size, table.shape[1]))
+
+
 @_rule("pick_along_axis")
 def _pick(op: Op, inputs: Inputs, axis: int) -> Any:
     return op(*inputs.all_full(), axis=axis + 1)

@@ -81,6 +81,7 @@ class NodeOp(Protocol):
     repeats: bool
     exact_storage: bool
     epilogues: bool
+    adds_rows: bool
     communicates: str
     calls_python: bool
     effect: bool

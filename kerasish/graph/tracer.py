@@ -111,8 +111,7 @@ class NodeWriter(Scope, Engine):
         if variable in self.written:
             return self.written[variable]
         if variable not in self.variables:
-            latest = variable.latest
-            value = Value(tuple(latest.shape), latest.dtype)
+            value = Value(tuple(variable.shape), variable.stored_dtype)
             self.read_values[variable] = value
             self.variables[variable] = variable.leaf_of(value)
         return self.variables[variable]

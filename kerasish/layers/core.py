@@ -23,6 +23,7 @@ from kerasish.layers.options import (
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import SparseTensor
 from kerasish.typing import (
     ActivationLike,
     AnyTensor,
@@ -64,6 +65,7 @@ class Dense(LowRankKernel, KernelLayer):
     """
 
     layer_role = "dense"
+    accepts_sparse = True
 
     example = {"args": {"units": 4, "activation": "relu"}, "shape": (2, 3)}
 
@@ -101,12 +103,23 @@ class Dense(LowRankKernel, KernelLayer):
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result."""
         activation = self.activation
+        if isinstance(inputs, SparseTensor):
+            return self._call_sparse(inputs)
         if activation is activations.relu and not self.lora_enabled:
             return affine(inputs, self._kernel, self.bias, True)
         x = affine(inputs, self._kernel, self.bias)
         if self.lora_enabled:
             x = self.adapt(x, lambda first: ops.matmul(inputs, first))
         return x if activation in (None, activations.linear) else activation(x)
+
+    def _call_sparse(self, inputs: SparseTensor) -> Tensor:
+        """Compute the result for a matrix of which some entries are kept."""
+        x = inputs @ self._kernel
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        if self.lora_enabled:
+            x = self.adapt(x, lambda first: inputs @ first)
+        return x if self.activation is None else self.activation(x)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""

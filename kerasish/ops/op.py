@@ -183,6 +183,8 @@ class Traits:
         repeats: the result is one number or a few, repeated: cheaper made than read.
         exact_storage: the result depends on the very dtype, not on the number alone.
         epilogues: its native product can add a bias or another value and apply relu itself.
+        adds_rows: the result is a table of zeros to which a few rows are added, in turn, at those
+            that the second input names; the attribute `size` is the number of its rows.
         communicates: "sum" or "gather" where the result depends on the inputs on other ranks, all
             of which compute it at the same place of the graph, and never at compile time; "" else.
         calls_python: the op is a Python function (`ops.host`): no engine has native code for it.
@@ -203,6 +205,7 @@ class Traits:
     repeats = False
     exact_storage = False
     epilogues = False
+    adds_rows = False
     communicates = ""
     calls_python = False
     effect = False

@@ -398,6 +398,7 @@ def _convert_array(x: Structure, name: str | None) -> Tensor:
     if array.dtype.kind in "OUSV" and "bfloat16" not in str(array.dtype):
         raise DTypeError(
             f"Expected numbers, got {type(x).__name__} with dtype {array.dtype}: {str(x)[:60]}"
+            f"{'. Make it dense: x.todense().' if hasattr(x, 'todense') else ''}"
         )
     if name is not None and array.dtype != dtypes.array_dtype(name):
         array, borrowed = array.astype(dtypes.array_dtype(name)), False

@@ -124,12 +124,12 @@ class Variable(Holder):
             self.in_buffer = False
 
     def sync_to_buffer(self) -> None:
-        """Copy the current value into the buffer."""
+        """Copy the current value into the buffer, which alone holds it from then on."""
         np.copyto(self.buffer.array, to_numpy(self.latest))
-        self.in_buffer = True
+        self.written_in_buffer()
 
     def written_in_buffer(self) -> None:
-        """Note that a compiled step has written into the buffer."""
+        """Note that the buffer holds the latest value."""
         self._current = None  # type: ignore[assignment]
         self.in_buffer = True
 
@@ -146,19 +146,26 @@ class Variable(Holder):
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes; fixed for life."""
-        return self.latest.shape
+        leaf = self._current
+        return self.buffer.array.shape if leaf is None else leaf.shape
 
     @property
     def dtype(self) -> str:
         """The dtype's name; fixed for life. Inside an autocast block, what is read there."""
-        dtype = self.latest.dtype
+        dtype = self.stored_dtype
         cast = _autocast.dtype
         return cast if cast and self.autocast and dtypes.is_float(dtype) else dtype
 
     @property
+    def stored_dtype(self) -> str:
+        """The dtype's name, also inside an autocast block."""
+        leaf = self._current  # reading the value would copy it out of the buffer
+        return dtypes.name_of(self.buffer.array.dtype) if leaf is None else leaf.dtype
+
+    @property
     def ndim(self) -> int:
         """The number of axes."""
-        return len(self.latest.shape)
+        return len(self.shape)
 
     @property
     def trainable(self) -> bool:
@@ -183,19 +190,18 @@ class Variable(Holder):
 
     def assign(self, value: object) -> Tensor:
         """Set the value; its shape must be the variable's. Return the new value."""
-        own = self.latest
         if not isinstance(value, (Tensor, Variable)):
             # The user's array stays the user's: later changes to it must not reach us.
             value = adopt(value).copy() if lies_on_gpu(value) else np.array(value)
         with autocast(None):
-            new = convert(value, own.dtype)
-        if new.shape != own.shape:
+            new = convert(value, self.stored_dtype)
+        if new.shape != self.shape:
             raise ShapeError(
-                f"Variable {self.path!r}: the shape is {own.shape}, cannot assign {new.shape}."
+                f"Variable {self.path!r}: the shape is {self.shape}, cannot assign {new.shape}."
             )
         if _devices.accelerated and not is_traced(new):
             # A variable stays where it lies.
-            new = wrap(place(new.value, place_of(own.value)))
+            new = wrap(place(new.value, place_of(self.latest.value)))
         scope = _scopes.top
         if scope is not None:
             scope.write(self, new)

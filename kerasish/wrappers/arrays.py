@@ -20,6 +20,11 @@ def float_of(model: Model) -> str:
     return "float64" if dtype == "float64" else config.floatx()
 
 
+def takes_sparse(model: Model) -> bool:
+    """Return whether an input of a model was declared with `sparse=True`."""
+    return any(t.sparse for t in model.known_inputs)
+
+
 def finite(x: Array) -> Array:
     """Return x; raise if a float64 was too large for x's dtype."""
     if not np.isfinite(x).all():

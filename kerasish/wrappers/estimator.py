@@ -15,7 +15,7 @@ from kerasish import config
 from kerasish.callbacks import EarlyStopping
 from kerasish.engine import Model
 from kerasish.typing import ActivationLike, Array, Structure, TensorLike
-from kerasish.wrappers.arrays import drop_weightless, finite, float_of
+from kerasish.wrappers.arrays import drop_weightless, finite, float_of, takes_sparse
 from kerasish.wrappers.building import ModelBuilding, free_steps
 from kerasish.wrappers.memory import describe_fit, open_memory
 from kerasish.wrappers.parameters import check_settings
@@ -104,6 +104,8 @@ class KerasEstimator(ModelBuilding):
         if encoder is not None:
             return encoder.transform(X)
         if hasattr(X, "toarray"):
+            if takes_sparse(self.model_):
+                return X
             if np.prod(X.shape) * 4 > _DENSE_BYTES:
                 return X
             X = X.toarray()

@@ -11,6 +11,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 
 from kerasish.engine import Model, clone_model
 from kerasish.typing import Array, TensorLike
+from kerasish.wrappers.arrays import takes_sparse
 from kerasish.wrappers.building import free_steps
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ class SKLearnDialect(BaseEstimator):
                 "model.compile(optimizer=..., loss=...) on it."
             )
         given = {"verbose": 0, **(self.fit_kwargs or {}), **kwargs}
-        history = model.fit(_narrow(X), target, **given)
+        history = model.fit(_narrow(model, X), target, **given)
         self.history_ = history.history
         model.history = None
         self.model_ = model
@@ -95,7 +96,7 @@ class SKLearnDialect(BaseEstimator):
         X = validate_data(
             self, X, reset=False, accept_sparse=("csr", "csc"), allow_nd=True
         )  # fmt: skip
-        return np.asarray(self.model_.predict(_narrow(X), batch_size=1024, verbose=0))
+        return np.asarray(self.model_.predict(_narrow(self.model_, X), batch_size=1024, verbose=0))
 
     def predict(self, X: TensorLike) -> Array:
         """Return the model's results for X in the form of y."""
@@ -125,8 +126,10 @@ def _renewed(model: Model) -> Any:
     return clone_model(model)
 
 
-def _narrow(X: Array) -> Array:
+def _narrow(model: Model, X: Array) -> Array:
     if hasattr(X, "toarray"):
+        if takes_sparse(model):
+            return X
         X = X.toarray()
     return X.astype("float32") if X.dtype == np.float64 else X
 

@@ -13,7 +13,7 @@ from kerasish import tree
 from kerasish.engine.data.batch import Batch, row_counts
 from kerasish.engine.data.convert import map_leaves
 from kerasish.engine.data.data import Data, random_order
-from kerasish.engine.data.rows import ArrayRows, Rows, as_rows
+from kerasish.engine.data.rows import ArrayRows, Rows, SparseRows, as_rows
 from kerasish.engine.data.weights import class_weights_of, combine
 from kerasish.typing import Array, Structure
 
@@ -106,6 +106,22 @@ class ArrayData(Data):
         result._simple = not any(tree.is_nested(part) for part in result._structure)
         result._rows = [leaf for leaf in tree.flatten(result._structure) if leaf is not None]
         return result
+
+    def keep_sparse(self, inputs: Sequence[bool], keys: Sequence[str]) -> None:
+        """Let the sparse matrices of x that are for sparse inputs stay so in the batches.
+
+        Args:
+            inputs: for each input of the model, whether it is sparse.
+            keys: the names of the inputs in a dict.
+        """
+        x = self._structure[0]
+        if isinstance(x, dict):
+            pairs = [(x.get(key), sparse) for key, sparse in zip(keys, inputs)]
+        else:
+            pairs = list(zip(tree.flatten(x), inputs))
+        for rows, sparse in pairs:
+            if isinstance(rows, SparseRows):
+                rows.stays_sparse = sparse
 
     def order(self, epoch: int = 0) -> np.ndarray:
         """Return the indices of the rows of an epoch in turn, int64; batches are cut from it."""

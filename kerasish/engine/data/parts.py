@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from kerasish import ops, tree
-from kerasish.tensor import Tensor
+from kerasish.engine.data.ladder import next_size
+from kerasish.tensor import SparseTensor, Tensor
 from kerasish.typing import Array, Structure
 
 
@@ -33,8 +36,67 @@ class PaddedRows(NamedTuple):
         return values
 
 
+class SparseEntries(NamedTuple):
+    """Rows of a sparse matrix in a batch: the entries, and zeros up to one of a few sizes.
+
+    Attributes:
+        values: (entries,) numbers.
+        columns: (entries,) int32.
+        rows: (entries,) int32, ascending.
+        counts: (n,) int32, the entries of each row.
+        width: the number of columns.
+    """
+
+    values: Any
+    columns: Any
+    rows: Any
+    counts: Any
+    width: int
+
+    @property
+    def checked(self) -> None:
+        """Nothing: the checks of inputs look at dense arrays."""
+
+    def assembled(self) -> SparseTensor:
+        """Return the matrix as layers take it."""
+        shape = (self.counts.shape[0], self.width)
+        return SparseTensor(self.values, self.columns, self.rows, shape)
+
+
+def entries_of(
+    values: Array, columns: Array, starts: Array, shape: tuple[int, int]
+) -> SparseEntries:
+    """Return rows in CSR form as entries, with zeros added up to a size of `next_size`.
+
+    Args:
+        values: (entries,).
+        columns: (entries,).
+        starts: (n + 1,), where each row starts among the entries.
+        shape: (n, width).
+
+    Example:
+        >>> entries = entries_of(np.ones(3), np.array([0, 4, 1]), np.array([0, 2, 3]), (2, 5))
+        >>> entries.values.shape, entries.rows[:4].tolist(), entries.width
+        ((64,), [0, 0, 1, 1], 5)
+    """
+    counts = np.diff(starts)
+    count = len(values)
+    missing = next_size(count, 64) - count
+    rows = np.repeat(np.arange(shape[0], dtype=np.int32), counts)
+    # Added entries are 0, at the last place: an entry of another column would touch its row.
+    last = (int(columns[-1]), int(rows[-1])) if count else (0, 0)
+    return SparseEntries(
+        np.concatenate([values, np.zeros(missing, values.dtype)]),
+        np.concatenate([columns.astype(np.int32), np.full(missing, last[0], np.int32)]),
+        np.concatenate([rows, np.full(missing, last[1], np.int32)]),
+        counts.astype(np.int32),
+        int(shape[1]),
+    )
+
+
 def assemble(x: Structure) -> Structure:
-    """Return a batch's x as the model takes it: padded rows become tensors with masks.
+    """Return a batch's x as the model takes it: padded rows become tensors with masks,
+    entries become sparse matrices.
 
     Args:
         x: a batch's inputs, as a data adapter gave them to the step.

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kerasish.engine.data.convert import cast, to_array
+from kerasish.engine.data.parts import entries_of
 from kerasish.typing import Array
 
 _LOADED = ("__dlpack__", "__cuda_array_interface__", "numpy", "to_numpy", "detach")
@@ -50,9 +51,13 @@ class SparseRows:
         matrix: the matrix.
         name: how errors call it.
         exact: whether the rows keep the matrix's dtype.
+
+    Attributes:
+        stays_sparse: whether batches are `SparseEntries` instead of dense arrays.
     """
 
     in_memory = False
+    stays_sparse = False
 
     def __init__(self, matrix: Any, name: str, exact: bool = False) -> None:
         self.source = matrix.tocsr()
@@ -60,13 +65,15 @@ class SparseRows:
         self.shape, self.dtype = tuple(matrix.shape), matrix.dtype
         self.count = self.shape[0]
 
-    def part(self, start: int, stop: int) -> np.ndarray:
-        return self._dense(self.source[start:stop])
+    def part(self, start: int, stop: int) -> Any:
+        return self._batch(self.source[start:stop])
 
-    def take(self, indices: np.ndarray) -> np.ndarray:
-        return self._dense(self.source[indices])
+    def take(self, indices: np.ndarray) -> Any:
+        return self._batch(self.source[indices])
 
-    def _dense(self, rows: Any) -> np.ndarray:
+    def _batch(self, rows: Any) -> Any:
+        if self.stays_sparse:
+            return entries_of(cast(rows.data, self._name), rows.indices, rows.indptr, rows.shape)
         return rows.toarray() if self._exact else cast(rows.toarray(), self._name)
 
 

@@ -11,7 +11,7 @@ from kerasish import ops, tree
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import AdviceWarning, DTypeError, ShapeError, levels_to_user
 from kerasish.ops import dtypes
-from kerasish.tensor import Tensor, convert
+from kerasish.tensor import SparseTensor, Tensor, convert
 
 
 def _fits(shape: Any, wanted: Any) -> bool:
@@ -73,6 +73,10 @@ def _warn(text: str) -> None:
 
 def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
     """Return an input's value with the rank of its symbolic tensor; check the sizes of a row."""
+    if isinstance(value, SparseTensor):
+        if wanted.sparse and _fits(value.shape, wanted.shape):
+            return value
+        value = value.todense()
     if wanted.dtype == "string" and not isinstance(value, (Tensor, KerasTensor)):
         value = _as_text(value, wanted, who)
     elif not isinstance(value, (Tensor, KerasTensor)):

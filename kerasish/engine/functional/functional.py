@@ -29,7 +29,8 @@ class InputLayer(Layer):
         shape: the shape without the batch axis.
         batch_size: the batch's size; None: any.
         dtype: the dtype's name; None: `floatx()`.
-        sparse, ragged: accepted for compatibility with Keras; must be false.
+        sparse: whether data that are sparse matrices stay sparse.
+        ragged: accepted for compatibility with Keras; must be false.
         batch_shape: the shape with the batch axis, instead of `shape`.
         input_tensor: an existing symbolic tensor, instead of a shape.
         optional: whether the model may be called with None here.
@@ -54,8 +55,11 @@ class InputLayer(Layer):
         **kwargs: Any,
     ) -> None:
         super().__init__(name=name or unique_name("input_layer"))
-        if sparse or ragged:
-            raise ValueError(f"{self.display_name()}: sparse and ragged inputs are not supported.")
+        if ragged:
+            raise ValueError(
+                f"{self.display_name()}: ragged inputs are not supported. Give a size of None, as "
+                "in Input((None,)): fit() takes lists of sequences of different lengths for it."
+            )
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
         if "input_shape" in kwargs:
             warnings.warn("InputLayer: `input_shape` is the old name of `shape`.", stacklevel=2)
@@ -79,11 +83,16 @@ class InputLayer(Layer):
             )
         self.batch_shape = _as_shape(batch_shape, self.display_name())
         self.expected_dtype = dtypes.name_of(dtype)
-        self.sparse, self.ragged, self.optional = False, False, optional
+        self.sparse, self.ragged, self.optional = bool(sparse), False, optional
+        if sparse and len(self.batch_shape) != 2:
+            raise ShapeError(
+                f"{self.display_name()}: a sparse input is a matrix, Input((width,), sparse=True), "
+                f"got the shape {self.batch_shape}."
+            )
         self.built = True
         output = input_tensor
         if output is None:
-            output = KerasTensor(self.batch_shape, self.expected_dtype, name=self.name)
+            output = KerasTensor(self.batch_shape, self.expected_dtype, self.sparse, name=self.name)
         Node(self, (), {}, output)
 
     @property
@@ -98,8 +107,8 @@ class InputLayer(Layer):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         return {
-            "batch_shape": self.batch_shape, "dtype": self.expected_dtype, "sparse": False,
-            "ragged": False, "name": self.name, "optional": self.optional,
+            "batch_shape": self.batch_shape, "dtype": self.expected_dtype,
+            "sparse": self.sparse, "ragged": False, "name": self.name, "optional": self.optional,
         }  # fmt: skip
 
 
@@ -139,8 +148,9 @@ def Input(  # noqa: N802 (Keras's name)
         shape: the shape of one example, without the batch axis.
         batch_size: the batch's size; None: any.
         dtype: None: `floatx()`.
-        sparse: must be False: kerasish has no sparse tensors.
-        ragged: must be False: kerasish has no ragged tensors.
+        sparse: whether SciPy matrices given to `fit` and the like stay sparse: a `Dense` layer
+            multiplies them so, and its kernel gets gradients for the columns that occur alone.
+        ragged: must be False: `fit` takes sequences of different lengths for a size of None.
         batch_shape: the shape with the batch axis, instead of `shape`.
         name: name of the input, by which dicts of data are matched; None: made up.
         tensor: a symbolic tensor to take as the input; None: a new one.

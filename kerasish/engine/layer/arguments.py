@@ -11,7 +11,7 @@ import numpy as np
 from kerasish import registry, tree
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.ops.shapes import Spec
-from kerasish.tensor import Tensor, Variable
+from kerasish.tensor import SparseTensor, Tensor, Variable
 from kerasish.typing import Shape, Structure, TensorLike
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _is_array(x: Structure) -> bool:
 def _is_part_array(x: TensorLike) -> bool:
     if isinstance(x, (list, tuple)):
         return any(map(_is_part_array, x))
-    return isinstance(x, dict) or _is_array(x)
+    return isinstance(x, (dict, SparseTensor)) or _is_array(x)
 
 
 def _is_plain_tensor(x: Structure) -> bool:

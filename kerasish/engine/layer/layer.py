@@ -45,6 +45,7 @@ from kerasish.engine.layer.operation import (
     to_specs,
 )
 from kerasish.engine.layer.remat import current_remat
+from kerasish.engine.layer.sparse_inputs import take_sparse
 from kerasish.engine.layer.stateless import StatelessScope
 from kerasish.engine.layer.weights import WeightsMixin
 from kerasish.graph.abstract import infer
@@ -52,6 +53,7 @@ from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import (
+    SparseTensor,
     Tensor,
     Variable,
     autocast,
@@ -103,6 +105,8 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
     # "dense", "convolution", "recurrent", "normalization", "activation", ...; "" for nothing.
     layer_role = ""
     result_activation = ""  # the name of the activation that a layer of activations applies
+    # Whether `call` takes a SparseTensor as it is. None: a layer of the user's does.
+    accepts_sparse: bool | None = None
     weightless = False  # whether the class has nothing to build: then it is built from the start
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
@@ -375,6 +379,8 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
             return {k: self._take(v) for k, v in x.items()}
         if x is None or isinstance(x, (str, bool)) or callable(x) and not _is_array(x):
             return x
+        if isinstance(x, SparseTensor):
+            return take_sparse(self, x)
         if isinstance(x, np.ndarray) and x.dtype.kind in "OUS":
             return x
         if _is_array(x) or isinstance(x, (list, tuple, int, float)):

@@ -39,7 +39,8 @@ class KerasTensor(Operators):
     Args:
         shape: the sizes; None where any will do.
         dtype: the dtype's name.
-        sparse, ragged: accepted for compatibility with Keras; must be false.
+        sparse: whether it stands for a `SparseTensor`.
+        ragged: accepted for compatibility with Keras; must be false.
         record_history: whether calls on it are remembered.
         name: a name for messages.
     """
@@ -56,11 +57,11 @@ class KerasTensor(Operators):
         name: str | None = None,
         **kwargs: Any,
     ) -> None:
-        if sparse or ragged:
-            raise ValueError("KerasTensor: sparse and ragged tensors are not supported.")
+        if ragged:
+            raise ValueError("KerasTensor: ragged tensors are not supported.")
         self.shape = tuple(None if s is None else int(s) for s in shape)
         self._dtype = dtypes.name_of(dtype)
-        self.sparse, self.ragged = False, False
+        self.sparse, self.ragged = bool(sparse), False
         self.record_history = record_history
         self.name = name or name_for(self, None)
         self._keras_history: KerasHistory | None = None

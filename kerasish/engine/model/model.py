@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import registry, tree
+from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
 from kerasish.engine.functional.arrange import arrange_inputs
 from kerasish.engine.functional.functional import Graph, start_at_inputs
@@ -81,6 +82,7 @@ class Model(Trainer):
     layer_graph: Graph | None = None
     _any_sizes = False  # whether the inputs' shapes come from the first data, and bind no other
     reads_mask = False  # its layers do
+    accepts_sparse = True  # its layers say whether they do
 
     def _set_graph(self, inputs: Structure, outputs: Structure) -> None:
         inputs, outputs = start_at_inputs(inputs, outputs)
@@ -134,6 +136,9 @@ class Model(Trainer):
         """Return data whose x has gone through the model's host stage, if it has one."""
         if self.layer_graph is None and not self.built and self._waits_for_host_layers():
             self._build_for((data.peek()[0],), {})
+        sparse = [t.sparse for t in self.known_inputs]
+        if any(sparse) and isinstance(data, ArrayData):
+            data.keep_sparse(sparse, self.input_keys)
         stage = self.host_stage()
         return data if stage is None else stage_data(data, stage, self._prepare_inputs)
 

@@ -1,6 +1,7 @@
 """Update only the rows of a table whose gradient is not zero.
 
-The gradient of an embedding is a table of zeros to which a few rows are added. If the update leaves
+The gradient of an embedding, or of a kernel that multiplies a sparse matrix, is a table of zeros to
+which a few rows are added. If the update leaves
 a row unchanged when its gradient is 0 (SGD without momentum, Adagrad), a node `sparse_update`
 computes the update on these few rows alone. Adam is not rewritten, since its averages decay in
 every row. Where a number such as the learning rate is NaN or infinite, rows without a gradient keep
@@ -15,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.graph.interpret import interpret
-from kerasish.graph.ir import Graph, GraphOp, Node, Value
+from kerasish.graph.ir import Graph, GraphOp, Node, NodeOp, Value
 from kerasish.ops.shapes import Spec
 from kerasish.typing import Array, ArrayModule, Structure
 
@@ -27,11 +28,15 @@ class Rows(NamedTuple):
     """The computation of a `sparse_update` node.
 
     Attributes:
+        source: the op that adds rows to zeros.
+        arity: the number of its inputs, which are the node's first ones.
         body: (summed gradient rows, rows of each table, numbers) -> new rows of the first tables.
         tables: the number of tables among the inputs.
         changed: for each output of the body, the index of the table that it updates.
     """
 
+    source: NodeOp
+    arity: int
     body: Graph
     tables: int
     changed: tuple[int, ...]
@@ -40,7 +45,7 @@ class Rows(NamedTuple):
 def sparse_update(graph: Graph) -> Graph:
     """Return the graph with sparse updates computed on the affected rows alone."""
     for node in graph.nodes:
-        if node.op.name == "add_rows":
+        if node.op.adds_rows:
             result = _Update(graph, node).replaced()
             if result is not None:
                 graph = result
@@ -70,7 +75,7 @@ class _Update:
     def _is_worth_it(self) -> bool:
         indices = self.source.inputs[1]
         fits = (
-            self.source.attrs["axis"] == 0
+            self.source.attrs.get("axis", 0) == 0
             and len(self.shape) == 2
             and self.source.out.dtype == "float32"
             and indices.dtype in ("int32", "int64")
@@ -150,7 +155,9 @@ class _Update:
             copies.append(Node(node.op, inputs, node.attrs, [places[node.out]]))
         entering = [places[self.source.out], *(places[t] for t in order), *self.numbers]
         body = Graph(entering, {}, copies, [places[v] for v in finals])
-        rows = Rows(body, len(order), tuple(range(len(finals))))
+        rows = Rows(
+            self.source.op, len(self.source.inputs), body, len(order), tuple(range(len(finals)))
+        )
         inputs = [*self.source.inputs, *order, *self.numbers]
         result = _node(rows, inputs, finals)
         gone = {*self.nodes, self.source}
@@ -179,7 +186,7 @@ def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node
         return run(rows, inputs)
 
     def specs(*inputs: Spec, rows: Rows) -> Spec | tuple[Spec, ...]:
-        result = tuple(inputs[2 + place] for place in rows.changed)
+        result = tuple(inputs[rows.arity + place] for place in rows.changed)
         return result[0] if len(result) == 1 else result
 
     op = GraphOp("sparse_update", touch, specs, len(outputs))
@@ -188,13 +195,15 @@ def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node
 
 def run(rows: Rows, inputs: Sequence[Any]) -> Structure:
     """Compute a node with NumPy: sum gradients of equal rows, update the rows, write them back."""
-    gradient, indices, *others = inputs
+    count = rows.arity
+    sources, others = inputs[:count], inputs[count:]
+    indices = sources[1]
     tables, numbers = others[: rows.tables], others[rows.tables :]
     flat = np.asarray(indices).reshape(-1)
     flat = np.where(flat < 0, flat + tables[0].shape[0], flat)
     unique, slots = np.unique(flat, return_inverse=True)
-    summed = np.zeros((len(unique), gradient.shape[-1]), gradient.dtype)
-    np.add.at(summed, slots.reshape(-1), gradient.reshape(-1, gradient.shape[-1]))
+    sources = [*sources[:1], slots.reshape(np.shape(indices)), *sources[2:]]
+    summed = rows.source.kernel(np, *sources, size=len(unique))
     result = interpret(rows.body, [summed, *(t[unique] for t in tables), *numbers])
     results = []
     for place, new in zip(rows.changed, result):

@@ -59,6 +59,7 @@ def _add_rows_shape(x: Spec, indices: Spec, size: int, axis: int) -> Spec:
     _add_rows_shape,
     lambda g, y, x, indices, size, axis: (take_rows(g, indices, axis), None),
     canonical=_add_rows_canonical,
+    adds_rows=True,
     examples=[
         (((2, 2, 3), integers(0, 4, 2, 2)), {"size": 4}),
         (((2, 5, 3), integers(-4, 4, 5)), {"size": 4, "axis": 1}),

@@ -16,7 +16,7 @@ from kerasish.backends.static.lowering.library import (
     plain_view,
 )
 from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, SegmentsUnit
-from kerasish.backends.static.lowering.moves import make_indexing, make_move
+from kerasish.backends.static.lowering.moves import make_indexing, make_move, make_scaled_rows
 from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.recurrent import make_recurrent
@@ -198,7 +198,8 @@ class Builder:
         elif node.op.kind == "recurrent":
             unit = make_recurrent(node)
         else:
-            unit = make_move(node) or make_indexing(node) or make_rows(node)
+            unit = make_move(node) or make_indexing(node) or make_scaled_rows(node)
+            unit = unit or make_rows(node)
         return unit
 
     def _python(self, node: Node) -> Unit:

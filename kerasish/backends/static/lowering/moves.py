@@ -276,6 +276,54 @@ class ScatterUnit(Unit):
         return [*results, self.round.record(find, out, "rounding")] if self.half else results
 
 
+class ScaledRowsUnit(Unit):
+    """Rows of a table, each times a number, added to zeros by index, in order."""
+
+    def __init__(self, node: Node) -> None:
+        super().__init__("sparse product", node.inputs, node.outputs)
+        indices, places, factors, table = node.inputs
+        k = KernelBuilder()
+        place = k.input(places.dtype, level="row")
+        index = k.input(indices.dtype, level="row")
+        factor = k.input(factors.dtype, level="row")
+        rows = k.input(table.dtype, gather=index)
+        k.output(factor * rows, node.out.dtype, scatter=place, combine="add")
+        self.kernel = k.build()
+        self.zero = _Loop(_fill_piece(node.out, 0.0), node.out)
+        self.rows, self.columns = indices.size, table.shape[1]
+        self.flops = 2.0 * self.rows * self.columns
+
+    def kernels(self) -> list[Any]:
+        """Return the kernels of zeroing and adding."""
+        return [self.zero.kernel, self.kernel]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the records of zeroing and adding; an index out of range stops the program."""
+        (out,) = self.writes
+        indices, places, factors, table = self.reads
+        operands = [
+            arguments.Operand(locate(places).address, (1,)),
+            arguments.Operand(locate(indices).address, (1,)),
+            arguments.Operand(locate(factors).address, (1,)),
+            arguments.Operand(locate(table).address, (self.columns,), limit=table.shape[0]),
+            arguments.Operand(locate(out).address, (self.columns,), limit=out.shape[0]),
+        ]
+        block = arguments.pack(
+            self.kernel, operands, table=load_runtime().table, columns=self.columns,
+            rows=self.rows, threads=1,
+        )  # fmt: skip
+        adding = Record(compile_one(self.kernel), block, f"sparse product with {table.shape}")
+        return [self.zero.record(locate, out, "zeros"), adding]
+
+
+def make_scaled_rows(node: Node) -> Unit | None:
+    """Return the unit of a product with a sparse matrix, else None."""
+    if node.op.name != "add_scaled_rows" or node.out.size == 0 or node.inputs[0].size == 0:
+        return None
+    integers = all(v.dtype in ("int32", "int64") for v in node.inputs[:2])
+    return ScaledRowsUnit(node) if integers and node.out.dtype == "float32" else None
+
+
 def make_indexing(node: Node) -> Unit | None:
     """Return the unit for picking or adding rows along the first axis, else None."""
     if node.op.name not in ("take_rows", "add_rows") or node.attrs["axis"] != 0:

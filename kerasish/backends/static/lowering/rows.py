@@ -24,10 +24,12 @@ class RowsUnit(Unit):
 
     def __init__(self, node: Node) -> None:
         self.rows: Rows = node.attrs["rows"]
-        gradient, indices, *others = node.inputs
+        count = self.rows.arity
+        self.sources, others = node.inputs[:count], node.inputs[count:]
+        indices = self.sources[1]
         super().__init__("update of rows", node.inputs, node.outputs)
         self.tables, self.numbers = others[: self.rows.tables], others[self.rows.tables :]
-        self.count, self.columns = indices.size, gradient.shape[-1]
+        self.count, self.columns = indices.size, others[0].shape[-1]
         self.limit = self.tables[0].shape[0]
         self._shared: dict[Value, Value] = {}
         self.find = unique_rows(indices.dtype)
@@ -37,8 +39,14 @@ class RowsUnit(Unit):
 
     def _adding(self) -> Kernel:
         k = KernelBuilder()
-        slot, rows = k.input("int32", level="row"), k.input("float32")
-        k.output(k.op("stop_gradient", rows), "float32", scatter=slot, combine="add")
+        slot = k.input("int32", level="row")
+        if len(self.sources) == 2:
+            rows = k.op("stop_gradient", k.input("float32"))
+        else:
+            index = k.input(self.sources[0].dtype, level="row")
+            factor = k.input("float32", level="row")
+            rows = factor * k.input("float32", gather=index)
+        k.output(rows, "float32", scatter=slot, combine="add")
         return k.build()
 
     def _changing(self) -> Kernel:
@@ -92,10 +100,9 @@ class RowsUnit(Unit):
         result, keep = self._find_block(locate, unique, slots, change)
         zeros = filled_array((sums.nbytes,), "uint8", 0)
         clear = copy_record(Place(zeros.ctypes.data, sums.nbytes), sums, "zeros")
-        gradient = locate(self.reads[0]).address
         operands = [
             arguments.Operand(slots, (1,)),
-            arguments.Operand(gradient, (self.columns,)),
+            *self._source_operands(locate),
             arguments.Operand(sums.address, (self.columns,), limit=self.count),
         ]
         adding = arguments.pack(
@@ -108,6 +115,17 @@ class RowsUnit(Unit):
             Record(clear.function, clear.block, clear.name, zeros),
             Record(compile_one(self.add), adding, "sums of rows"),
             Record(compile_one(self.change), change, self.name),
+        ]
+
+    def _source_operands(self, locate: Locate) -> list[arguments.Operand]:
+        """Return the operands for the rows that are added."""
+        if len(self.sources) == 2:
+            return [arguments.Operand(locate(self.sources[0]).address, (self.columns,))]
+        index, _, factors, table = self.sources
+        return [
+            arguments.Operand(locate(index).address, (1,)),
+            arguments.Operand(locate(factors).address, (1,)),
+            arguments.Operand(locate(table).address, (self.columns,), limit=table.shape[0]),
         ]
 
     def _change_block(self, locate: Locate, unique: int, sums: int) -> Array:

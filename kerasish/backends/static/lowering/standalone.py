@@ -12,6 +12,7 @@ from kerasish.backends.static.lowering.library import View, _flattened
 from kerasish.backends.static.lowering.moves import (
     make_indexing,
     make_move,
+    make_scaled_rows,
 )
 from kerasish.backends.static.lowering.pool import make_max_pool
 from kerasish.backends.static.lowering.standalone_units import (
@@ -99,7 +100,8 @@ class StandaloneBuilder(Builder):
             return self._convolution(node, None, "", node.out)
         if name == "fused":
             return super()._unit(node)
-        return make_max_pool(node) or make_move(node) or make_indexing(node)
+        unit = make_max_pool(node) or make_move(node) or make_indexing(node)
+        return unit or make_scaled_rows(node)
 
     def _python(self, node: Node) -> Unit:
         raise UnsupportedStep(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from kerasish.export.onnx.registry import Call, translates
 from kerasish.export.onnx.writer import Item, Writer
 from kerasish.ops.arrays import scatter, searching
-from kerasish.ops.basic import indexing
+from kerasish.ops.basic import indexing, sparse
 
 _INDICES = ("int32", "int64")
 
@@ -77,6 +77,17 @@ def _add_rows(w: Writer, call: Call) -> Item:
     y = w.op("ScatterND", [zeros, places, rows], shape=shape, reduction="add")
     back = (*range(1, axis + 1), 0, *range(axis + 1, len(shape)))
     return w.transpose(y, back)
+
+
+@translates(sparse.add_scaled_rows)
+def _add_scaled_rows(w: Writer, call: Call) -> Item:
+    indices, places, factors, table = call.inputs
+    shape = (*indices.shape, table.shape[1])
+    rows = w.op("Gather", [table, _places(w, indices)], shape=shape, axis=0)
+    rows = w.op("Mul", [w.unsqueeze(factors, [1]), rows], shape=shape)
+    zeros = w.op("Expand", [w.like(0, table.dtype), w.shape(call.out.shape)], shape=call.out.shape)
+    at = w.unsqueeze(w.cast(places, "int64"), [1])
+    return w.op("ScatterND", [zeros, at, rows], shape=call.out.shape, reduction="add")
 
 
 @translates(indexing.add_along_axis)
