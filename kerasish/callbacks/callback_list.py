@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from kerasish import tree
 from kerasish.callbacks.callback import HOOKS, Callback, Logs, has_hook
+from kerasish.callbacks.foreign import ForeignCallback, is_callback, label_of
 from kerasish.callbacks.history import History
 from kerasish.callbacks.progress import ProgbarLogger
 from kerasish.ranks import writes_here
@@ -70,7 +71,8 @@ class CallbackList(Callback):
 
     def append(self, callback: Callback) -> None:
         """Add `callback` at the end, with the model and the params of the list."""
-        self.callbacks.append(checked(callback))
+        callback = checked(callback)
+        self.callbacks.append(callback)
         if self._model is not None:
             callback.set_model(self._model)
         if self.params is not None:
@@ -115,7 +117,7 @@ class CallbackList(Callback):
             try:
                 callback._release()
             except Exception as error:  # noqa: BLE001 (another error is being raised already)
-                warnings.warn(f"{type(callback).__name__} could not close: {error!r}", stacklevel=2)
+                warnings.warn(f"{label_of(callback)} could not close: {error!r}", stacklevel=2)
 
     def _release(self) -> None:
         self.release()
@@ -131,7 +133,7 @@ class CallbackList(Callback):
         results: dict[str, Callback] = {}
         counts: Counter[str] = Counter()
         for callback in self.callbacks:
-            name = type(callback).__name__
+            name = label_of(callback)
             results[f"{name}:{counts[name]}"] = callback
             counts[name] += 1
         return results
@@ -149,7 +151,7 @@ class CallbackList(Callback):
                 getattr(callback, hook)(*args)
             except BaseException as error:
                 if hasattr(error, "add_note"):
-                    error.add_note(f"raised in {type(callback).__name__}.{hook}")
+                    error.add_note(f"raised in {label_of(callback)}.{hook}")
                 self.release()
                 raise
 
@@ -211,15 +213,22 @@ def flattened(callbacks: Any) -> list[Any]:
 
 
 def checked(callback: object) -> Callback:
-    """Return `callback` if it is a Callback, else raise a TypeError."""
+    """Return `callback` if it is a Callback, an adapter of an object with the methods of one.
+
+    Raises:
+        TypeError: it is a class, or an object without any of the methods.
+    """
     if isinstance(callback, Callback):
         return callback
-    if isinstance(callback, type) and issubclass(callback, Callback):
+    if isinstance(callback, type) and is_callback(callback):
         name = callback.__name__
         raise TypeError(f"callbacks: expected an instance, got the class {name}; write {name}()")
+    if is_callback(callback):
+        return ForeignCallback(callback)
     raise TypeError(
-        f"callbacks: expected instances of kerasish.callbacks.Callback, got {callback!r} "
-        f"({type(callback).__module__}.{type(callback).__name__})"
+        "callbacks: expected objects with methods such as on_epoch_end(epoch, logs), got "
+        f"{callback!r} ({type(callback).__module__}.{type(callback).__name__}); derive its class "
+        "from kerasish.callbacks.Callback, or give it the methods"
     )
 
 

@@ -135,22 +135,34 @@ class ModelCheckpoint(Monitor):
         self._epoch, self._last_batch = epoch, -1
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
+        if self._should_save_on_batch(batch):
+            self._save_model(self._epoch, batch, logs)
+
+    # These have Keras's names: subclasses in other packages call them.
+
+    @property
+    def _current_epoch(self) -> int:
+        return self._epoch
+
+    def _should_save_on_batch(self, batch: int) -> bool:
+        """Count the batch; return whether the model is to be saved after it."""
         self._thread.check()
         if self.save_freq == "epoch":
-            return
+            return False
         # With steps_per_execution, one call counts for several batches.
         self._batches_since += batch - self._last_batch
         self._last_batch = batch
-        if self._batches_since >= int(self.save_freq):
-            self._batches_since = 0
-            self._save(self._epoch, batch, logs)
+        if self._batches_since < int(self.save_freq):
+            return False
+        self._batches_since = 0
+        return True
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         if self.save_freq == "epoch":
-            self._save(epoch, None, logs)
+            self._save_model(epoch, None, logs)
 
-    def _save(self, epoch: int, batch: int | None, logs: Logs | None) -> None:
-        path = self._format(epoch, batch, logs or {})
+    def _save_model(self, epoch: int, batch: int | None, logs: Logs | None) -> None:
+        path = self._get_file_path(epoch, batch, logs or {})
         better = self._judge(epoch, path, logs) if self.save_best_only else ""
         if better is None:
             return
@@ -224,7 +236,7 @@ class ModelCheckpoint(Monitor):
         before = "" if old is None else f" (before {old:.5g})"
         return f"{self.monitor} {value:.5g} is the best{before}, "
 
-    def _format(self, epoch: int, batch: int | None, logs: Logs) -> str:
+    def _get_file_path(self, epoch: int, batch: int | None, logs: Logs) -> str:
         if not self._has_fields():
             return self.filepath
         fields: dict[str, Any] = {name: plain(value) for name, value in logs.items()}

@@ -18,6 +18,7 @@ from kerasish.registry import get_registered_object as get_registered_object
 from kerasish.registry import register_keras_serializable as register_keras_serializable
 from kerasish.registry import serialize_keras_object as serialize_keras_object
 from kerasish.utils import bounding_boxes as bounding_boxes
+from kerasish.utils import legacy as legacy
 from kerasish.utils.arrays import normalize as normalize
 from kerasish.utils.arrays import pad_sequences as pad_sequences
 from kerasish.utils.arrays import to_categorical as to_categorical
