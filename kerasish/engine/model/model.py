@@ -3,15 +3,27 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import registry, tree
+from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
+from kerasish.engine.data.structures import Structures
+from kerasish.engine.folding.folded import Folded, build_configs, build_parts
+from kerasish.engine.folding.inputs import (
+    PackedData,
+    as_structures,
+    folded_layers,
+    may_hold_structures,
+    pack_inputs,
+    record_inputs,
+)
 from kerasish.engine.functional.arrange import arrange_inputs
 from kerasish.engine.functional.functional import Graph, start_at_inputs
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
 from kerasish.engine.layer.building import builds_by_call
+from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import (
     KerasTensor,
@@ -132,8 +144,47 @@ class Model(Trainer):
         """Return data whose x has gone through the model's host stage, if it has one."""
         if self.layer_graph is None and not self.built and self._waits_for_host_layers():
             self._build_for((data.peek()[0],), {})
+        if folded_layers(self):
+            if isinstance(data, ArrayData):
+                self._read_structures(record_inputs, data.structures())
+            return PackedData(data, lambda x: self._read_structures(pack_inputs, x))
         stage = self.host_stage()
         return data if stage is None else stage_data(data, stage, self._prepare_inputs)
+
+    def with_structures(self, x: Structure) -> Structure:
+        """Return inputs with lists of Python structures as columns, where the model reads such.
+
+        Args:
+            x: the inputs that the user gave.
+        """
+        if not may_hold_structures(x) or not folded_layers(self):
+            return x
+        return as_structures(x)
+
+    def _read_structures(self, read: Callable[[list[Folded], Any], Any], x: Structure) -> Structure:
+        """Let the folded layers read inputs, which may build layers."""
+        known = {id(v) for v in self.trainable_variables}
+        result = read(folded_layers(self), x)
+        if self.optimizer is not None and self.optimizer.built:
+            new = [v.path for v in self.trainable_variables if id(v) not in known]
+            if new:
+                raise ValueError(
+                    f"{self.display_name()}: a folded function has called a layer for the first "
+                    f"time after the optimizer was built, which does not know its weight "
+                    f"{new[0]!r}. Call the model on structures that use all of its layers before "
+                    "fit(), or call compile() again."
+                )
+        return result
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the outputs; lists of structures are packed first, where the model reads such."""
+        if args and type(args[0]) in (list, Structures) and context.recorder is None:
+            x = args[0]
+            first = x[0] if len(x) else None
+            layers = [] if hasattr(first, "shape") else folded_layers(self)
+            if layers:
+                args = (pack_inputs(layers, as_structures(x)), *args[1:])
+        return super().__call__(*args, **kwargs)
 
     def _waits_for_host_layers(self) -> bool:
         return False
@@ -159,6 +210,19 @@ class Model(Trainer):
             return
         specs = tree.map_shape_structure(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
         infer(self._call_quietly, to_specs((specs,)), by_values=True)
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """Return the shapes from which the model was built, or None."""
+        if not folded_layers(self):
+            return super().get_build_config()
+        return {"parts": build_configs(self)}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Build from what `get_build_config` returned."""
+        if config and config.get("parts"):
+            build_parts(self, config["parts"])
+        else:
+            super().build_from_config(config)
 
     # --- parts --------------------------------------------------------------------------------
 

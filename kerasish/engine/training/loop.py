@@ -32,6 +32,7 @@ from kerasish.ranks import current_group, current_sharding
 
 if TYPE_CHECKING:
     from kerasish.engine.data.py_dataset import PyDataset
+    from kerasish.engine.training.interface import TrainedModel
 
 
 class FitLoop:
@@ -105,7 +106,7 @@ class FitLoop:
         if held_out is not None:
             rows = validation.batch_size or (given.batch_size if data.in_memory else None)
             self.validation = self.model.on_host(
-                _validation(held_out, rows, validation.steps, names)
+                _validation(self.model, held_out, rows, validation.steps)
             )
             self.program.prepare("test", *self.validation.peek())
             held = self.validation
@@ -275,12 +276,12 @@ def _arrays_of(data: Data) -> dict[str, Any]:
 
 
 def _validation(
-    given: PyDataset | tuple[Any, ...], rows: int | None, steps: int | None, names: list[str]
+    model: TrainedModel, given: PyDataset | tuple[Any, ...], rows: int | None, steps: int | None
 ) -> Data:
     x, y, weights = given, None, None
     if isinstance(given, (tuple, list)) and len(given) in (2, 3) and not hasattr(given, "shape"):
         x, y, weights = (*given, None)[:3]
-    x, y = as_inputs(x, names), as_inputs(y)
+    x, y = as_inputs(model.with_structures(x), model.input_keys), as_inputs(y)
     return make_data(
         x, y, weights, batch_size=rows, steps_per_epoch=steps, shuffle=False, training=False
     )
