@@ -65,7 +65,7 @@ def _cost_of_parts(count: int, widths: Sequence[int]) -> int:
 def _scheduled(
     calls: Array, index: Array, inputs: Sequence[Any], outputs: Sequence[Any]
 ) -> Iterator[tuple[int, int, Array, Array, int]]:
-    """Yield (kind, rows, first row of each result, rows of each argument, arguments that repeat)."""
+    """Yield (kind, rows, first row of each result, rows of each argument, repeating ones)."""
     for kind, count, start, repeated in calls.tolist():
         if count:
             middle = start + len(outputs[kind])
@@ -181,7 +181,7 @@ def _run_reverse(
                 if repeated >> j & 1:
                     np.add.at(target, rows, result[: high - low])
                 else:
-                    target[rows] += result[: high - low]  # type: ignore[index]
+                    target[rows] += result[: high - low]
             for total, result in zip(sums, results[len(changed) :]):
                 total += result
     return sums

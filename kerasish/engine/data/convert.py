@@ -75,7 +75,7 @@ def to_array(value: object, name: str, strings: bool = False) -> np.ndarray:
         dtype('float32')
     """
     if isinstance(value, Structures):
-        return value  # type: ignore[return-value]  # rows of Python objects, which a model packs
+        return value  # rows of Python objects, which a model packs
     if hasattr(value, "columns") and hasattr(value, "to_numpy"):
         return _from_frame(value, name, strings)
     return cast(_as_numpy(value, name), name, strings)

@@ -12,8 +12,8 @@ from kerasish.engine.data.data import Data
 from kerasish.engine.data.py_dataset import PyDataset, PyDatasetData
 from kerasish.engine.data.rows import is_sparse, is_stored
 from kerasish.engine.data.source import DataSource, SourceData
-from kerasish.engine.data.structures import Structures
 from kerasish.engine.data.streams import StreamData
+from kerasish.engine.data.structures import Structures
 from kerasish.engine.data.weights import check_class_weight
 from kerasish.typing import Array, Structure
 

@@ -74,7 +74,8 @@ class StructureRows:
     in_memory = False
 
     def __init__(self, column: Structures) -> None:
-        self.source, self.shape, self.count = column, column.shape, len(column)
+        self.source, self.count = column, len(column)
+        self.shape: tuple[int, ...] = column.shape
 
     def part(self, start: int, stop: int) -> Structures:
         return self.source[start:stop]

@@ -38,7 +38,7 @@ def call_deep(function: Callable[[], R]) -> R:
     def run() -> None:
         try:
             result.append(function())
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 (raised again below)
             errors.append(error)
 
     with _lock:

@@ -211,6 +211,8 @@ class Folded(Layer):
                 leaves = [recorder.value_of(x) for x in tree.flatten(result)]
         finally:
             context.recorder = before
+        for leaf in leaves:
+            record.check_own(leaf)
         structure = tree.map_structure(lambda x: None, result) if tree.is_nested(result) else None
         root = (structure, tuple(leaf.kind for leaf in leaves))
         if not leaves:

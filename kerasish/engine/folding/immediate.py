@@ -23,11 +23,12 @@ class Immediate:
 
     def layer_call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         """Return the results of a layer for one node, without an axis of rows."""
-        if not getattr(layer, "runs_on_host", False):
+        on_host = getattr(type(layer), "runs_on_host", False)
+        if not on_host:
             args, kwargs = map_data(args, _as_row), map_data(kwargs, _as_row)
         with outside(self._training):
             result = layer(*args, **kwargs)
-        if getattr(layer, "runs_on_host", False):
+        if on_host:
             return result
         return tree.map_structure(lambda t: ops.reshape(t, tuple(t.shape)[1:]), result)
 

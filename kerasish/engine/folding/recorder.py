@@ -69,16 +69,21 @@ class Record:
         self.count += 1
         return Deferred(self, kind, self.count - 1, 0)
 
+    def check_own(self, value: Deferred) -> None:
+        """Raise if a value belongs to another structure's record."""
+        if value.record is not self:
+            raise ValueError(
+                "A folded function used a value that it computed for another structure"
+                f"{at_user_line()}. Keep no tensors from one structure to the next."
+            )
+
     def call(self, number: int, values: Sequence[Deferred]) -> list[Tensor]:
         """Note a call of a kind; return its results."""
         level = 0
         arguments = self.arguments
         for value in values:
             if value.record is not self:
-                raise ValueError(
-                    "A folded function used a value that it computed for another structure"
-                    f"{at_user_line()}. Keep no tensors from one structure to the next."
-                )
+                self.check_own(value)
             arguments.append(value.number)
             if value.level > level:
                 level = value.level
@@ -142,7 +147,7 @@ class Recorder(Engine):
 
     def layer_call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         """Note a call of a layer; return its results, without numbers."""
-        if getattr(layer, "runs_on_host", False):
+        if getattr(type(layer), "runs_on_host", False):
             with outside():
                 return layer(*args, **kwargs)
         key: list[Any] = [layer]

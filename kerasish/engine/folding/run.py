@@ -39,9 +39,9 @@ def run(packed: dict[str, Any], table: Table, name: str) -> list[Tensor]:
     if isinstance(tensors[TABLE].value, Abstract) or is_inferring(roots):
         buffers = _on_shapes(table, leaves, kinds)
     elif not is_traced(tensors[TABLE]):
-        buffers = _by_groups(tensors, table.calls, leaves)
+        parts = _by_groups(tensors, table.calls, leaves)
         numbers = to_numpy(roots)
-        return [buffers[c].rows(numbers[:, i]) for i, c in enumerate(kinds)]
+        return [parts[c].rows(numbers[:, i]) for i, c in enumerate(kinds)]
     elif isinstance(current_engine(), Tracer):
         room = [tensors[room_name(n)] for n in range(len(classes))]
         calls = table.calls[: tensors[KINDS].shape[0]]
@@ -68,12 +68,12 @@ def _on_shapes(table: Table, leaves: Sequence[Tensor], kinds: Sequence[int]) -> 
             part = ops.sum(ops.cast(result, "float32"))
             total = part if total is None else ops.add(total, part)
     # Each result depends on all weights, as far as a gradient on shapes is concerned.
-    result = {}
+    results: dict[int, Tensor] = {}
     for c in kinds:
         rows = ops.concatenate(parts[c], axis=0) if len(parts[c]) > 1 else parts[c][0]
         linked = total is not None and table.classes[c].dtype.startswith(("float", "bfloat"))
-        result[c] = ops.add(rows, ops.cast(total, rows.dtype)) if linked else rows
-    return result
+        results[c] = ops.add(rows, ops.cast(total, rows.dtype)) if linked else rows
+    return results
 
 
 def _blank(table: Table, number: int) -> Tensor:

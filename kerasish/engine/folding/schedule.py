@@ -132,9 +132,9 @@ def _sizes(
     with table.lock:
         best: tuple[int, ...] | None = None
         for known in table.capacities:
-            if len(known) == len(needed) and all(n <= k for n, k in zip(needed, known)):
-                if sum(known) <= _MOST_UNUSED * (sum(needed) + 64):
-                    best = known if best is None or sum(known) < sum(best) else best
+            fits = len(known) == len(needed) and all(n <= k for n, k in zip(needed, known))
+            if fits and sum(known) <= _MOST_UNUSED * (sum(needed) + 64):
+                best = known if best is None or sum(known) < sum(best) else best
         if best is None:
             best = tuple(_ceiling(n) for n in needed)
             table.capacities.append(best)

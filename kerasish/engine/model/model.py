@@ -23,7 +23,6 @@ from kerasish.engine.functional.arrange import arrange_inputs
 from kerasish.engine.functional.functional import Graph, start_at_inputs
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
 from kerasish.engine.layer.building import builds_by_call
-from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import (
     KerasTensor,
@@ -176,15 +175,12 @@ class Model(Trainer):
                 )
         return result
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Compute the outputs; lists of structures are packed first, where the model reads such."""
-        if args and type(args[0]) in (list, Structures) and context.recorder is None:
-            x = args[0]
-            first = x[0] if len(x) else None
-            layers = [] if hasattr(first, "shape") else folded_layers(self)
-            if layers:
-                args = (pack_inputs(layers, as_structures(x)), *args[1:])
-        return super().__call__(*args, **kwargs)
+    def _packed(self, x: Structure) -> Structure:
+        """Return an argument of a call with its structures packed, where the model reads such."""
+        if type(x) is not list and type(x) is not Structures or len(x) and hasattr(x[0], "shape"):
+            return x
+        layers = folded_layers(self)
+        return pack_inputs(layers, as_structures(x)) if layers else x
 
     def _waits_for_host_layers(self) -> bool:
         return False
@@ -193,7 +189,7 @@ class Model(Trainer):
         # A functional model's layers cast for themselves; integer inputs must stay what they are.
         if self.layer_graph is not None:
             return tree.map_structure(_as_is, x)
-        return super()._take(x)
+        return super()._take(self._packed(x))
 
     def _cast_specs(self, structure: Structure) -> Structure:
         return structure if self.layer_graph is not None else super()._cast_specs(structure)
@@ -221,6 +217,7 @@ class Model(Trainer):
         """Build from what `get_build_config` returned."""
         if config and config.get("parts"):
             build_parts(self, config["parts"])
+            self.built = all(p.built for p in self.flatten_layers() if p is not self)
         else:
             super().build_from_config(config)
 
