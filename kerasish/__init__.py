@@ -14,6 +14,7 @@ from kerasish import data as data
 from kerasish import datasets as datasets
 from kerasish import dtype_policies as dtype_policies
 from kerasish import export as export
+from kerasish import fold as fold
 from kerasish import initializers as initializers
 from kerasish import layers as layers
 from kerasish import losses as losses

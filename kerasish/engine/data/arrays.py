@@ -14,6 +14,7 @@ from kerasish.engine.data.batch import Batch, row_counts
 from kerasish.engine.data.convert import map_leaves
 from kerasish.engine.data.data import Data, random_order
 from kerasish.engine.data.rows import ArrayRows, Rows, SparseRows, as_rows
+from kerasish.engine.data.structures import StructureRows
 from kerasish.engine.data.weights import class_weights_of, combine
 from kerasish.typing import Array, Structure
 
@@ -97,6 +98,13 @@ class ArrayData(Data):
             return x, y, w
         leaves = [None if leaf is None else next(rest) for leaf in tree.flatten(self._structure)]
         return tree.pack_sequence_as(self._structure, leaves)
+
+    def structures(self) -> Structure:
+        """Return x with its columns of Python structures, and None for its arrays."""
+        return tree.map_structure(
+            lambda rows: rows.source if isinstance(rows, StructureRows) else None,
+            self._structure[0],
+        )
 
     def with_x(self, x: HostInputs) -> ArrayData:
         """Return the same data with other arrays, of as many rows, as x."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish import config
+from kerasish.engine.data.structures import Structures
 from kerasish.typing import Structure
 
 if TYPE_CHECKING:
@@ -73,6 +74,8 @@ def to_array(value: object, name: str, strings: bool = False) -> np.ndarray:
         >>> to_array([[0.5, 1]], "x").dtype
         dtype('float32')
     """
+    if isinstance(value, Structures):
+        return value  # rows of Python objects, which a model packs
     if hasattr(value, "columns") and hasattr(value, "to_numpy"):
         return _from_frame(value, name, strings)
     return cast(_as_numpy(value, name), name, strings)

@@ -15,6 +15,7 @@ from kerasish.engine.data.rows import is_sparse, is_stored
 from kerasish.engine.data.sequences import SequenceData, holds_ragged
 from kerasish.engine.data.source import DataSource, SourceData
 from kerasish.engine.data.streams import StreamData
+from kerasish.engine.data.structures import Structures
 from kerasish.engine.data.weights import check_class_weight
 from kerasish.typing import Array, Structure
 
@@ -101,7 +102,7 @@ def is_py_dataset(x: Structure) -> bool:
 
 def is_arrays(x: Structure) -> bool:
     """Return whether `x` is an array or a structure of arrays, rather than a source of batches."""
-    if isinstance(x, (np.ndarray, list, tuple, Mapping, Ragged)):
+    if isinstance(x, (np.ndarray, list, tuple, Mapping, Ragged, Structures)):
         return True
     if hasattr(x, "__next__") or isinstance(x, _NO_DATA):
         return False

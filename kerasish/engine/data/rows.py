@@ -8,6 +8,7 @@ import numpy as np
 
 from kerasish.engine.data.convert import cast, to_array
 from kerasish.engine.data.parts import entries_of
+from kerasish.engine.data.structures import StructureRows, Structures
 from kerasish.typing import Array
 
 _LOADED = ("__dlpack__", "__cuda_array_interface__", "numpy", "to_numpy", "detach")
@@ -20,10 +21,10 @@ class Rows(Protocol):
     count: int
     shape: tuple[int, ...]
 
-    def part(self, start: int, stop: int) -> np.ndarray:
+    def part(self, start: int, stop: int) -> Any:
         """Return the rows start .. stop - 1."""
 
-    def take(self, indices: np.ndarray) -> np.ndarray:
+    def take(self, indices: np.ndarray) -> Any:
         """Return the rows at `indices`, in that order."""
 
 
@@ -148,6 +149,8 @@ def is_stored(value: object) -> bool:
     """Return whether `value` is read row by row rather than taken into memory at once."""
     if isinstance(value, np.ndarray):
         return isinstance(value, np.memmap) and value.ndim > 0
+    if isinstance(value, Structures):
+        return False  # Python objects in memory
     return (
         hasattr(value, "shape")
         and hasattr(value, "__getitem__")
@@ -168,6 +171,8 @@ def as_rows(value: object, name: str, strings: bool = False) -> Rows:
         ValueError: `value` is no array, or has no rows.
     """
     rows: Rows
+    if isinstance(value, Structures):
+        return StructureRows(value)
     if isinstance(value, np.ndarray) and not isinstance(value, np.memmap):
         array = to_array(value, name, strings)
     elif is_sparse(value):

@@ -6,18 +6,30 @@ import inspect
 import itertools
 import threading
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 serials = itertools.count(1)
 NOWHERE = object()  # the root of calls that repeat earlier ones: their losses are known
 
 
+class CallRecorder(Protocol):
+    """What may take the calls of layers in a thread."""
+
+    def layer_call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return what stands for the results of `layer(*args, **kwargs)`."""
+
+
 class CallContext(threading.local):
-    """One a thread: the training flag in force, and the outermost call under way."""
+    """One a thread: the training flag in force, and the outermost call under way.
+
+    Attributes:
+        recorder: what takes the calls of layers in place of the layers; None: they run.
+    """
 
     training: bool | None = None
     root: Any = None
     serial: int = 0
+    recorder: CallRecorder | None = None
 
 
 context = CallContext()

@@ -228,6 +228,8 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """Compute the result for tensors; for symbolic ones, remember the call."""
+        if context.recorder is not None:
+            return context.recorder.layer_call(self, args, kwargs)
         if any_symbolic(args) or kwargs and any_symbolic(kwargs):
             return self._call_symbolic(args, kwargs)
         if args:

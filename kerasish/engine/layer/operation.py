@@ -174,11 +174,18 @@ def any_symbolic(structure: Structure) -> bool:
     kind = type(structure)
     if kind is KerasTensor:
         return True
-    if kind is tuple or kind is list:
-        return any(any_symbolic(x) for x in structure)
-    if kind is dict:
-        return any(any_symbolic(x) for x in structure.values())
-    return isinstance(structure, KerasTensor)
+    if kind is not tuple and kind is not list and kind is not dict:
+        return isinstance(structure, KerasTensor)
+    waiting = [structure]  # a loop: lists of the user's may be nested very deeply
+    while waiting:
+        part = waiting.pop()
+        for x in part.values() if type(part) is dict else part:
+            kind = type(x)
+            if kind is tuple or kind is list or kind is dict:
+                waiting.append(x)
+            elif kind is KerasTensor or isinstance(x, KerasTensor):
+                return True
+    return False
 
 
 def to_specs(structure: Structure) -> Structure:

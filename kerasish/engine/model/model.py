@@ -9,6 +9,17 @@ from typing import TYPE_CHECKING, Any
 from kerasish import registry, tree
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
+from kerasish.engine.data.structures import Structures
+from kerasish.engine.folding.folded import build_configs, build_parts
+from kerasish.engine.folding.inputs import (
+    PackedData,
+    as_structures,
+    folded_layers,
+    may_hold_structures,
+    pack_inputs,
+    read_structures,
+    record_inputs,
+)
 from kerasish.engine.functional.arrange import arrange_inputs
 from kerasish.engine.functional.functional import Graph, start_at_inputs
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
@@ -139,8 +150,29 @@ class Model(Trainer):
         sparse = [t.sparse for t in self.known_inputs]
         if any(sparse) and isinstance(data, ArrayData):
             data.keep_sparse(sparse, self.input_keys)
+        if folded_layers(self):
+            if isinstance(data, ArrayData):
+                read_structures(self, record_inputs, data.structures())
+            return PackedData(data, lambda x: read_structures(self, pack_inputs, x))
         stage = self.host_stage()
         return data if stage is None else stage_data(data, stage, self._prepare_inputs)
+
+    def with_structures(self, x: Structure) -> Structure:
+        """Return inputs with lists of Python structures as columns, where the model reads such.
+
+        Args:
+            x: the inputs that the user gave.
+        """
+        if not may_hold_structures(x) or not folded_layers(self):
+            return x
+        return as_structures(x)
+
+    def _packed(self, x: Structure) -> Structure:
+        """Return an argument of a call with its structures packed, where the model reads such."""
+        if type(x) is not list and type(x) is not Structures or len(x) and hasattr(x[0], "shape"):
+            return x
+        layers = folded_layers(self)
+        return pack_inputs(layers, as_structures(x)) if layers else x
 
     def _waits_for_host_layers(self) -> bool:
         return False
@@ -149,7 +181,7 @@ class Model(Trainer):
         # A functional model's layers cast for themselves; integer inputs must stay what they are.
         if self.layer_graph is not None:
             return tree.map_structure(_as_is, x)
-        return super()._take(x)
+        return super()._take(self._packed(x))
 
     def _cast_specs(self, structure: Structure) -> Structure:
         return structure if self.layer_graph is not None else super()._cast_specs(structure)
@@ -170,6 +202,20 @@ class Model(Trainer):
             return
         specs = tree.map_shape_structure(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
         infer(self._call_quietly, to_specs((specs,)), by_values=True)
+
+    def get_build_config(self) -> dict[str, Any] | None:
+        """Return the shapes from which the model was built, or None."""
+        if not folded_layers(self):
+            return super().get_build_config()
+        return {"parts": build_configs(self)}
+
+    def build_from_config(self, config: dict[str, Any]) -> None:
+        """Build from what `get_build_config` returned."""
+        if config and config.get("parts"):
+            build_parts(self, config["parts"])
+            self.built = all(p.built for p in self.flatten_layers() if p is not self)
+        else:
+            super().build_from_config(config)
 
     # --- parts --------------------------------------------------------------------------------
 

@@ -183,7 +183,7 @@ class Sequential(Model):
         return any(map(runs_on_host, self._stack))
 
     def _take(self, x: Structure) -> Structure:
-        return x
+        return self._packed(x)
 
     def _cast_specs(self, structure: Structure) -> Structure:
         return structure

@@ -79,6 +79,9 @@ class TrainedModel(Protocol):
     def on_host(self, data: Data) -> Data:
         """Return data whose x has gone through the host stage."""
 
+    def with_structures(self, x: Structure) -> Structure:
+        """Return inputs with lists of Python structures as columns, where the model reads such."""
+
     def reset_metrics(self) -> None:
         """Reset the state of all metrics."""
 

@@ -33,7 +33,7 @@ from kerasish.ranks import current_group, current_sharding
 
 if TYPE_CHECKING:
     from kerasish.engine.data.py_dataset import PyDataset
-    from kerasish.engine.model.model import Model
+    from kerasish.engine.training.interface import TrainedModel
 
 
 class FitLoop:
@@ -277,12 +277,12 @@ def _arrays_of(data: Data) -> dict[str, Any]:
 
 
 def _validation(
-    model: Model, given: PyDataset | tuple[Any, ...], rows: int | None, steps: int | None
+    model: TrainedModel, given: PyDataset | tuple[Any, ...], rows: int | None, steps: int | None
 ) -> Data:
     x, y, weights = given, None, None
     if isinstance(given, (tuple, list)) and len(given) in (2, 3) and not hasattr(given, "shape"):
         x, y, weights = (*given, None)[:3]
-    x, y, weights = read_given(model, x, y, weights)
+    x, y, weights = read_given(model, model.with_structures(x), y, weights)
     return make_data(
         x, y, weights, batch_size=rows, steps_per_epoch=steps, shuffle=False, training=False
     )

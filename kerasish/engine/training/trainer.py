@@ -100,6 +100,10 @@ class Trainer(Layer):
         """Return data whose x has gone through the model's host stage, if it has one."""
         return data
 
+    def with_structures(self, x: Structure) -> Structure:
+        """Return inputs with lists of Python structures as columns, where the model reads such."""
+        return x
+
     def overrides(self, method: str) -> bool:
         """Return whether a subclass has a method of its own in place of `Trainer`'s.
 
@@ -346,6 +350,7 @@ class Trainer(Layer):
                 what is refused (another loss, batch size, data).
         """
         self.training_program.require_compiled("fit")
+        x = self.with_structures(x)
         return FitLoop(
             self.training_program,
             DataArguments(x, y, sample_weight, class_weight, batch_size, shuffle, steps_per_epoch),
@@ -371,6 +376,7 @@ class Trainer(Layer):
     ) -> dict[str, Any] | float | list[float]:
         """Return the loss and metrics on the data: a number, a list, or a dict (`return_dict`)."""
         self.training_program.require_compiled("evaluate")
+        x = self.with_structures(x)
         data = DataArguments(x, y, sample_weight, batch_size=batch_size, steps=steps)
         logs = evaluation.evaluate(self.training_program, data, verbose, callbacks)
         return logs if return_dict else _listed(logs)
@@ -388,7 +394,7 @@ class Trainer(Layer):
         plain = verbose == 0 and callbacks is None and steps is None and type(x) is np.ndarray
         if plain and x.ndim and 0 < x.shape[0] <= rows and x.dtype.kind == "f":
             return self.predict_on_batch(x)  # one small array: nothing to set up
-        data = DataArguments(x, batch_size=batch_size, steps=steps)
+        data = DataArguments(self.with_structures(x), batch_size=batch_size, steps=steps)
         return evaluation.predict(self.training_program, data, verbose, callbacks)
 
     def train_on_batch(
@@ -424,6 +430,7 @@ class Trainer(Layer):
         as_dict: bool,
     ) -> Any:
         program, weights = self.training_program, None
+        x = self.with_structures(x)
         new = not program.is_prepared(kind)
         plain = sample_weight is None and class_weight is None and self.host_stage() is None
         if new or not plain or not evaluation.lies_on_gpu(x, y):
@@ -444,6 +451,7 @@ class Trainer(Layer):
     def predict_on_batch(self, x: Structure) -> Structure:
         """Return the model's results for one batch, as NumPy arrays."""
         program = self.training_program
+        x = self.with_structures(x)
         if not program.is_prepared("predict"):
             x = self.on_host(evaluation.one_batch(*read_given(self, x))).peek()[0]
             program.prepare("predict", x)

@@ -1,0 +1,129 @@
+"""Trees of any shape: a network that computes expressions
+=======================================================
+
+A network learns to compute expressions such as "max(3, 4 + min(7, 2))", modulo 10.
+
+An expression is read by Python's own parser, and the network walks over the parser's tree: a digit
+becomes a vector, and each operator has a small network of its own that joins the vectors of its two
+operands. `kerasish.fold.Folded` runs this recursive function for a whole batch of different trees
+at once: all additions at the same depth are one call of one layer. The network sees expressions
+with at most 6 operations, and is asked for larger ones.
+Shows: Folded, recursion over Python objects, layers chosen by the data, fit on lists of trees.
+
+Run: python examples/expressions.py [picture.png]
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+
+import numpy as np
+from matplotlib import pyplot as plt
+
+import kerasish as keras
+from kerasish import fold, layers, ops
+
+UNITS, LARGEST = 48, 6
+JOINS = {"max": max, "min": min, "add": lambda a, b: (a + b) % 10}
+
+
+def make_expression(rng: np.random.Generator, operations: int) -> str:
+    """Return a random expression over digits with this number of operations."""
+    if not operations:
+        return str(rng.integers(10))
+    inner = int(rng.integers(operations))
+    left, right = make_expression(rng, inner), make_expression(rng, operations - 1 - inner)
+    name = rng.choice(list(JOINS))
+    return f"({left} + {right})" if name == "add" else f"{name}({left}, {right})"
+
+
+def parts_of(node: ast.expr) -> tuple[str, ast.expr, ast.expr]:
+    """Return an operation's name and its operands."""
+    if isinstance(node, ast.BinOp):
+        return "add", node.left, node.right
+    return node.func.id, node.args[0], node.args[1]
+
+
+def value_of(node: ast.expr) -> int:
+    if isinstance(node, ast.Constant):
+        return node.value
+    name, left, right = parts_of(node)
+    return JOINS[name](value_of(left), value_of(right))
+
+
+class Calculator(fold.Folded):
+    """The vector of an expression, from those of its parts."""
+
+    def __init__(self, units: int = UNITS, **kwargs) -> None:
+        super().__init__(**kwargs)
+        self.digit = layers.Embedding(10, units)
+        self.joins = {
+            name: keras.Sequential([
+                layers.Dense(4 * units, activation="relu"),
+                layers.Dense(units),
+                layers.UnitNormalization(),
+            ])
+            for name in JOINS
+        }  # fmt: skip
+
+    def visit(self, node: ast.expr) -> keras.Tensor:
+        if isinstance(node, ast.Constant):
+            return self.digit(node.value)
+        name, left, right = parts_of(node)
+        return self.joins[name](ops.concatenate([self.visit(left), self.visit(right)]))
+
+
+def make_data(
+    rng: np.random.Generator, count: int, sizes: range
+) -> tuple[list[str], list[ast.expr], np.ndarray]:
+    """Return expressions as text and as trees, and their values."""
+    texts = [make_expression(rng, int(rng.choice(sizes))) for _ in range(count)]
+    trees = [ast.parse(text, mode="eval").body for text in texts]
+    return texts, trees, np.array([value_of(tree) for tree in trees])
+
+
+def draw(shares: dict[int, float], picture: str) -> None:
+    """Draw the share of right results by the number of operations."""
+    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+    colors = ["C0" if size <= LARGEST else "C1" for size in shares]
+    axes.bar(list(shares), list(shares.values()), color=colors)
+    axes.axhline(0.1, color="gray", linestyle="--", label="guessing")
+    axes.axvline(LARGEST + 0.5, color="black", linewidth=1, label="largest in training")
+    axes.set(
+        title="Expressions computed without a mistake", xlabel="operations in the expression",
+        ylabel="share of expressions", ylim=(0, 1.05),
+    )  # fmt: skip
+    axes.legend(loc="lower left")
+    figure.savefig(picture, dpi=110)
+
+
+def main(picture: str = "expressions.png") -> None:
+    keras.utils.set_random_seed(0)
+    rng = np.random.default_rng(0)
+    _, trees, values = make_data(rng, 6000, range(1, LARGEST + 1))
+    model = keras.Sequential([Calculator(), layers.Dense(10)])
+    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+    epochs = 25
+    steps = epochs * -(-len(trees) // 128)
+    rate = keras.optimizers.schedules.CosineDecay(0.003, steps)
+    model.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
+    model.fit(trees, values, batch_size=128, epochs=epochs, verbose=2)
+
+    texts, new, wanted = make_data(rng, 8, range(3, 8))
+    for text, answer, value in zip(texts, model.predict(new, verbose=0).argmax(-1), wanted):
+        print(f"  {text} = {answer}" + ("" if answer == value else f", which is wrong: {value}"))
+    shares = {}
+    for size in range(1, 13):
+        _, new, wanted = make_data(rng, 200, range(size, size + 1))
+        shares[size] = float(
+            np.mean(model.predict(new, batch_size=200, verbose=0).argmax(-1) == wanted)
+        )
+    print(f"right, as large as in training: {np.mean([shares[n] for n in range(1, 7)]):.3f}")
+    print(f"right, up to twice as large:    {np.mean([shares[n] for n in range(7, 13)]):.3f}")
+    draw(shares, picture)
+    print(f"picture: {picture}")
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
