@@ -170,9 +170,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
         self._read_policy()
 
     def _read_policy(self) -> None:
-        own = self._policy
-        if isinstance(own, dtype_policies.DTypePolicyMap):
-            own = own[self._path]
+        own = self.own_policy()
         self.compute_dtype, self.variable_dtype = own.compute_dtype, own.variable_dtype
         self._casts = self.autocast and self.compute_dtype != self.variable_dtype
 
@@ -200,9 +198,42 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
         return self.compute_dtype
 
     @property
-    def quantization_mode(self) -> None:
-        """Always None: kerasish does not quantize."""
-        return None
+    def quantization_mode(self) -> str | None:
+        """How the weights are quantized, as the dtype policy says; None: not."""
+        return self.own_policy().quantization_mode
+
+    def own_policy(self) -> DTypePolicy:
+        """Return the dtype policy of this layer alone, where the policy is a map of layers."""
+        own = self._policy
+        return own[self._path] if isinstance(own, dtype_policies.DTypePolicyMap) else own
+
+    def quantize(
+        self, mode: str | None = None, type_check: bool = True, config: Any = None
+    ) -> None:
+        """Quantize the layer's weights; layers that can override this.
+
+        Raises:
+            ValueError: the layer is not built, or quantized already.
+            NotImplementedError: this class cannot be quantized.
+        """
+        self.check_quantizable()
+        raise NotImplementedError(
+            f"{self.display_name()}: {type(self).__name__} cannot be quantized; Dense, EinsumDense,"
+            " Embedding and ReversibleEmbedding can."
+        )
+
+    def check_quantizable(self) -> None:
+        """Raise ValueError if the layer is not built, or quantized already."""
+        if not self.built:
+            raise ValueError(
+                f"{self.display_name()}: quantize needs weights; build the layer or call it on "
+                "data first."
+            )
+        if self.quantization_mode is not None:
+            raise ValueError(
+                f"{self.display_name()}: is quantized already, by the dtype policy "
+                f"{self.own_policy().name!r}."
+            )
 
     # --- parts ------------------------------------------------------------------------------
 
