@@ -44,6 +44,7 @@ from kerasish.engine.layer.operation import (
     from_specs,
     to_specs,
 )
+from kerasish.engine.layer.quantization import QuantizationMixin
 from kerasish.engine.layer.remat import current_remat
 from kerasish.engine.layer.stateless import StatelessScope
 from kerasish.engine.layer.weights import WeightsMixin
@@ -72,7 +73,7 @@ class MissingInitError(RuntimeError, AttributeError):
     """A layer is used whose constructor has not called its parent's."""
 
 
-class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
+class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin):
     """A computation with weights.
 
     Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config
@@ -196,44 +197,6 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
     def input_dtype(self) -> str:
         """The dtype to which inputs are cast."""
         return self.compute_dtype
-
-    @property
-    def quantization_mode(self) -> str | None:
-        """How the weights are quantized, as the dtype policy says; None: not."""
-        return self.own_policy().quantization_mode
-
-    def own_policy(self) -> DTypePolicy:
-        """Return the dtype policy of this layer alone, where the policy is a map of layers."""
-        own = self._policy
-        return own[self._path] if isinstance(own, dtype_policies.DTypePolicyMap) else own
-
-    def quantize(
-        self, mode: str | None = None, type_check: bool = True, config: Any = None
-    ) -> None:
-        """Quantize the layer's weights; layers that can override this.
-
-        Raises:
-            ValueError: the layer is not built, or quantized already.
-            NotImplementedError: this class cannot be quantized.
-        """
-        self.check_quantizable()
-        raise NotImplementedError(
-            f"{self.display_name()}: {type(self).__name__} cannot be quantized; Dense, EinsumDense,"
-            " Embedding and ReversibleEmbedding can."
-        )
-
-    def check_quantizable(self) -> None:
-        """Raise ValueError if the layer is not built, or quantized already."""
-        if not self.built:
-            raise ValueError(
-                f"{self.display_name()}: quantize needs weights; build the layer or call it on "
-                "data first."
-            )
-        if self.quantization_mode is not None:
-            raise ValueError(
-                f"{self.display_name()}: is quantized already, by the dtype policy "
-                f"{self.own_policy().name!r}."
-            )
 
     # --- parts ------------------------------------------------------------------------------
 

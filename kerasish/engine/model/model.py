@@ -384,6 +384,20 @@ class Model(Trainer):
         """
         quantize_model(self, mode, config, filters, type_check, **kwargs)
 
+    def get_quantization_layer_structure(self, mode: str | None = None) -> dict[str, Any] | None:
+        """Return the blocks that GPTQ and AWQ quantize one after the other; None: not said.
+
+        A model overrides this where its config is to name no blocks.
+
+        Args:
+            mode: "gptq" or "awq"; others need no blocks.
+
+        Returns:
+            {"pre_block_layers": layers that the inputs go through first, "sequential_blocks": the
+            blocks, each of which takes the result of the one before}, or None.
+        """
+        return None
+
     # --- config ---------------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:

@@ -86,6 +86,8 @@ def make_integer_matmul(a: View, b: View, node: Node) -> Unit | None:
 
 def make_packed(node: Node) -> Unit | None:
     """Return our own unit for a product with quantized weights; None for dtypes that it lacks."""
+    if node.op not in (integer_matmul, packed_product):
+        return None
     x, q = node.inputs[:2]
     inputs = x.shape[-1]
     if not inputs or not node.out.size:
@@ -93,10 +95,8 @@ def make_packed(node: Node) -> Unit | None:
     rows, columns = node.out.size // node.out.shape[-1], node.out.shape[-1]
     if node.op is integer_matmul:
         return PackedUnit("integer matmul", rows, columns, inputs, EXACT_ROWS, 8, node)
-    if node.op is not packed_product or {x.dtype, node.inputs[2].dtype} != {"float32"}:
+    if {x.dtype, node.inputs[2].dtype} != {"float32"} or q.dtype != "int8":
         return None
     attrs = node.attrs
-    if q.dtype != "int8":
-        return None
     block = min(attrs["block"], inputs)
     return PackedUnit("packed product", rows, columns, inputs, block, attrs["bits"], node)
