@@ -24,6 +24,7 @@ from kerasish import models as models
 from kerasish import ops as ops
 from kerasish import optimizers as optimizers
 from kerasish import preprocessing as preprocessing
+from kerasish import quantizers as quantizers
 from kerasish import random as random
 from kerasish import regularizers as regularizers
 from kerasish import saving as saving
@@ -56,6 +57,7 @@ from kerasish.initializers import Initializer as Initializer
 from kerasish.losses.loss import Loss as Loss
 from kerasish.metrics.metric import Metric as Metric
 from kerasish.optimizers import Optimizer as Optimizer
+from kerasish.quantizers import Quantizer as Quantizer
 from kerasish.regularizers import Regularizer as Regularizer
 from kerasish.tensor import Tensor as Tensor
 from kerasish.tensor import Variable as Variable

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 from kerasish import config, registry
 from kerasish.ops import dtypes
 from kerasish.typing import Config
-from kerasish.unsupported import explain
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -53,8 +52,8 @@ class DTypePolicy:
         return self._variable
 
     @property
-    def quantization_mode(self) -> None:
-        """Always None: kerasish does not quantize."""
+    def quantization_mode(self) -> str | None:
+        """How weights are quantized: "int8", "int4", "float8", "gptq" or "awq"; None: not."""
         return None
 
     def convert_input(self, x: Any, autocast: bool, dtype: str) -> Any:
@@ -74,16 +73,195 @@ class DTypePolicy:
         return cls(**config)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, DTypePolicy) and other.name == self.name
+        return type(other) is type(self) and other.name == self.name
 
     def __hash__(self) -> int:
         return hash(self._name)
 
     def __repr__(self) -> str:
-        return f'<DTypePolicy "{self._name}">'
+        return f'<{type(self).__name__} "{self._name}">'
 
 
 FloatDTypePolicy = DTypePolicy
+
+QUANTIZATION_MODES = ("int8", "float8", "int4", "gptq", "awq")
+
+
+class QuantizedDTypePolicy(DTypePolicy):
+    """The policy of a layer with quantized weights.
+
+    Args:
+        mode: "int8", or "int4" for one scale a column; the subclasses serve the other modes.
+        source_name: the policy before the quantization, which the compute dtype comes from; None:
+            that of the process.
+
+    Raises:
+        ValueError: another mode; or "int8" from a policy that computes in float16, whose range is
+            too small for the sums.
+
+    Example:
+        >>> policy = QuantizedDTypePolicy("int8", "mixed_bfloat16")
+        >>> policy.name, policy.compute_dtype, policy.quantization_mode
+        ('int8_from_mixed_bfloat16', 'bfloat16', 'int8')
+    """
+
+    def __init__(self, mode: str, source_name: str | None = None) -> None:
+        super().__init__(source_name)
+        self.mode, self.source_name = mode.partition("/")[0], self._name
+        if self.mode not in QUANTIZATION_MODES:
+            raise ValueError(
+                f"{type(self).__name__}: mode is one of {QUANTIZATION_MODES}, got {mode!r}."
+            )
+        if self.mode == "int8" and self._compute == "float16":
+            raise ValueError(
+                f"{type(self).__name__}: int8 products are too large for float16; quantize from "
+                "'float32' or 'mixed_bfloat16'."
+            )
+        self._name = f"{mode}_from_{self.source_name}"
+
+    @property
+    def quantization_mode(self) -> str | None:
+        """How weights are quantized."""
+        return self.mode
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {"mode": self._name.partition("_from_")[0], "source_name": self.source_name}
+
+    def _read_numbers(self, mode: str, parts: tuple[str, ...]) -> list[int]:
+        """Return the whole numbers after the mode's name.
+
+        Args:
+            mode: such as "gptq/4/128".
+            parts: its parts: the name, then what the numbers are called.
+        """
+        given = mode.split("/")
+        wanted = "/".join((parts[0], *(f"<{part}>" for part in parts[1:])))
+        numbers: list[int] = []
+        if len(given) == len(parts) and given[0] == parts[0]:
+            numbers = [int(n) for n in given[1:] if n.removeprefix("-").isdecimal()]
+        if len(numbers) != len(parts) - 1:
+            raise ValueError(
+                f"{type(self).__name__}: mode is {wanted!r} with whole numbers, got {mode!r}."
+            )
+        if numbers[-1] < -1 or numbers[-1] == 0:
+            raise ValueError(
+                f"{type(self).__name__}: {parts[-1]} is -1 (one group) or >= 1, got {mode!r}."
+            )
+        return numbers
+
+
+class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
+    """The policy of a layer that rounds its products' factors to float8.
+
+    Args:
+        mode: "float8".
+        source_name: the policy before; None: that of the process.
+        amax_history_length: steps whose largest numbers are kept, >= 1.
+
+    Example:
+        >>> QuantizedFloat8DTypePolicy("float8", "float32").amax_history_length
+        1024
+    """
+
+    default_amax_history_length = 1024
+
+    def __init__(
+        self, mode: str, source_name: str | None = None, amax_history_length: int = 1024
+    ) -> None:
+        super().__init__(mode, source_name)
+        if not isinstance(amax_history_length, int):
+            raise TypeError(
+                "QuantizedFloat8DTypePolicy: amax_history_length is a whole number, got "
+                f"{amax_history_length!r}."
+            )
+        self.amax_history_length = amax_history_length
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, QuantizedFloat8DTypePolicy) or not super().__eq__(other):
+            return False
+        return self.amax_history_length == other.amax_history_length
+
+    __hash__ = QuantizedDTypePolicy.__hash__
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {**super().get_config(), "amax_history_length": self.amax_history_length}
+
+
+class Int4DTypePolicy(QuantizedDTypePolicy):
+    """The policy of a layer with int4 weights and a scale for each block of them.
+
+    Args:
+        mode: "int4/<block_size>": how many weights of a column share a scale; -1: all.
+        source_name: the policy before; None: that of the process.
+
+    Example:
+        >>> Int4DTypePolicy("int4/128", "float32").block_size
+        128
+    """
+
+    def __init__(self, mode: str, source_name: str | None = None) -> None:
+        (self.block_size,) = self._read_numbers(mode, ("int4", "block_size"))
+        super().__init__(mode, source_name)
+
+
+class _CalibratedPolicy(QuantizedDTypePolicy):
+    _method = ""
+    _bits: tuple[int, ...] = ()
+
+    def __init__(self, mode: str, source_name: str | None = None) -> None:
+        parts = (self._method, "weight_bits", "group_size")
+        self.weight_bits, self.group_size = self._read_numbers(mode, parts)
+        if self.weight_bits not in self._bits:
+            raise ValueError(
+                f"{type(self).__name__}: weight_bits is one of {self._bits}, got {mode!r}."
+            )
+        super().__init__(mode, source_name)
+
+
+class GPTQDTypePolicy(_CalibratedPolicy):
+    """The policy of a layer quantized by GPTQ.
+
+    Args:
+        mode: "gptq/<weight_bits>/<group_size>": 2, 3, 4 or 8 bits; how many weights of a row share
+            a scale, -1: all.
+        source_name: the policy before; None: that of the process.
+
+    Example:
+        >>> GPTQDTypePolicy("gptq/4/128", "float32").weight_bits
+        4
+    """
+
+    _method, _bits = "gptq", (2, 3, 4, 8)
+
+
+class AWQDTypePolicy(_CalibratedPolicy):
+    """The policy of a layer quantized by AWQ.
+
+    Args:
+        mode: "awq/4/<group_size>": how many weights of a row share a scale, -1: all.
+        source_name: the policy before; None: that of the process.
+
+    Example:
+        >>> AWQDTypePolicy("awq/4/64", "float32").group_size
+        64
+    """
+
+    _method, _bits = "awq", (4,)
+
+
+def _by_name(name: str) -> DTypePolicy:
+    """Return the policy with this name, quantized or not."""
+    if not name.startswith(QUANTIZATION_MODES) or "_from_" not in name:
+        return DTypePolicy(name)
+    mode, _, source = name.partition("_from_")
+    kinds: dict[str, type[QuantizedDTypePolicy]] = {
+        "gptq": GPTQDTypePolicy, "awq": AWQDTypePolicy, "float8": QuantizedFloat8DTypePolicy,
+    }  # fmt: skip
+    if mode.startswith("int4/"):
+        return Int4DTypePolicy(mode, source)
+    return kinds.get(mode.partition("/")[0], QuantizedDTypePolicy)(mode, source)
 
 
 class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
@@ -189,7 +367,7 @@ def get(identifier: DTypePolicy | str | None) -> DTypePolicy:
     if isinstance(identifier, dict):
         return registry.deserialize_keras_object(identifier)
     if isinstance(identifier, str):
-        return DTypePolicy(identifier)
+        return _by_name(identifier)
     return DTypePolicy(dtypes.name_of(identifier))
 
 
@@ -222,7 +400,8 @@ def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None)
 
 config.keep_dtype_policy(dtype_policy, set_dtype_policy)
 registry.add_builtins("keras", {"DTypePolicy": DTypePolicy, "FloatDTypePolicy": DTypePolicy})
-registry.add_builtins("keras.dtype_policies", {"DTypePolicyMap": DTypePolicyMap})
-
-if not TYPE_CHECKING:  # checkers report names that are not there
-    __getattr__ = explain(__name__)
+_OTHERS = (
+    DTypePolicyMap, QuantizedDTypePolicy, QuantizedFloat8DTypePolicy, Int4DTypePolicy,
+    GPTQDTypePolicy, AWQDTypePolicy,
+)  # fmt: skip
+registry.add_builtins("keras.dtype_policies", {cls.__name__: cls for cls in _OTHERS})

@@ -7,10 +7,6 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-_QUANTIZE = (
-    "kerasish does not quantize; use dtype='mixed_bfloat16' or 'bfloat16' for smaller and faster "
-    "models, or quantize in Keras: save('model.keras') is read there"
-)
 _TENSORFLOW = (
     "it runs TensorFlow's runtime on a SavedModel; call tf.saved_model.load() in a function of the "
     "data pipeline, or convert the model to ONNX and read it with kerasish.saving.load_onnx()"
@@ -20,8 +16,6 @@ _JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.valu
 # module ("" for the root) -> name -> what to use instead
 UNSUPPORTED: dict[str, dict[str, str]] = {
     "": {
-        "Quantizer": _QUANTIZE,
-        "quantizers": _QUANTIZE,
         "distillation": (
             "train the student by a train_step of its own that adds the teacher's loss, or save "
             "the models and distil in Keras"
@@ -36,24 +30,10 @@ UNSUPPORTED: dict[str, dict[str, str]] = {
             "ModelCheckpoint to keep the best model"
         )
     },
-    "dtype_policies": dict.fromkeys(
-        (
-            "AWQDTypePolicy", "GPTQDTypePolicy", "Int4DTypePolicy", "QuantizedDTypePolicy",
-            "QuantizedFloat8DTypePolicy",
-        ),
-        _QUANTIZE,
-    ),
 }  # fmt: skip
 
 # Methods of layers, models and operations.
 METHODS: dict[str, str] = {
-    **dict.fromkeys(
-        (
-            "quantize", "quantized_build", "quantized_call", "variable_serialization_spec",
-            "get_quantization_layer_structure",
-        ),
-        _QUANTIZE,
-    ),
     **dict.fromkeys(
         ("compute_loss_and_updates", "stateless_compute_loss", "jax_state_sync"), _JAX
     ),

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish import ops
+from kerasish.ops.networks import quantized as quantized  # its ops have rules here
 from kerasish.ops.op import REGISTRY, Op
 from kerasish.tensor import Tensor
 
@@ -294,6 +295,13 @@ def _matmul(op: Op, inputs: Inputs) -> Any:
     if ranks[1] == 2 and not inputs.batched[1]:
         return op(a, b)
     return op(*inputs.aligned())
+
+
+@_rule("integer_matmul", "packed_product")
+def _with_constant_weights(op: Op, inputs: Inputs, **attrs: Any) -> Any:
+    if any(inputs.batched[1:]):  # weights of its own for each example
+        return one_by_one(op, inputs, **attrs)
+    return op(*inputs.tensors, **attrs)
 
 
 def _merged(x: Tensor) -> Tensor:

@@ -12,7 +12,7 @@ from kerasish import activations, constraints, initializers, ops, registry, regu
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.layers.functions import find_function, refuse_code
-from kerasish.layers.lora import LowRankKernel, LowRankLayer
+from kerasish.layers.lora import LowRankKernel
 from kerasish.layers.options import (
     KERNEL,
     EmbeddingOptions,
@@ -20,6 +20,8 @@ from kerasish.layers.options import (
     LayerOptions,
     activation_of,
 )
+from kerasish.layers.quantized import QuantizedKernelLayer
+from kerasish.layers.quantized_embedding import QuantizedEmbeddingLayer
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
 from kerasish.signatures import Unpack, with_options
@@ -38,7 +40,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class Dense(LowRankKernel, KernelLayer):
+class Dense(QuantizedKernelLayer, LowRankKernel, KernelLayer):
     """activation(x @ kernel + bias), over the last axis.
 
     Args:
@@ -55,7 +57,8 @@ class Dense(LowRankKernel, KernelLayer):
         lora_rank: rank of LoRA, >= 1: the kernel is frozen, and a product of two small weights is
             trained beside it (see `enable_lora`); None: no LoRA.
         lora_alpha: factor of that product, divided by the rank; None: the rank.
-        quantization_config: must be None: kerasish does not quantize.
+        quantization_config: how the weights are quantized where `dtype` is a quantized policy, such
+            as "int8_from_float32" (see `quantize`); None: as the policy says.
 
     Shape: (n, ..., inputs) -> (n, ..., units).
 
@@ -66,6 +69,7 @@ class Dense(LowRankKernel, KernelLayer):
 
     layer_role = "dense"
     accepts_sparse = True
+    quantizes = True
 
     example = {"args": {"units": 4, "activation": "relu"}, "shape": (2, 3)}
 
@@ -82,8 +86,7 @@ class Dense(LowRankKernel, KernelLayer):
         **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(**options)
-        if quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no quantization.")
+        self.quantization_config = quantization_config
         if not isinstance(units, int) or isinstance(units, bool) or units < 1:
             raise ValueError(f"{self.display_name()}: units is a number >= 1, got {units!r}.")
         self.units, self.activation = units, activation_of(activation)
@@ -95,7 +98,11 @@ class Dense(LowRankKernel, KernelLayer):
     def build(self, input_shape: Shape) -> None:
         """Make kernel (inputs, units) and bias (units,), and LoRA's where a rank is given."""
         size = self._last_size(input_shape)
-        self.kernel = self.add_weight_of("kernel", (size, self.units))
+        mode = self.quantization_mode
+        if mode in (None, "float8"):
+            self.kernel = self.add_weight_of("kernel", (size, self.units))
+        if mode is not None:
+            self.quantized_build((size, self.units), mode, self.quantization_config)
         self.bias = self.add_weight_of("bias", (self.units,)) if self.use_bias else None
         self.start_lora()
         self.input_spec = InputSpec(min_ndim=2, axes={-1: size})
@@ -105,6 +112,8 @@ class Dense(LowRankKernel, KernelLayer):
         activation = self.activation
         if isinstance(inputs, SparseTensor):
             return self._call_sparse(inputs)
+        if self.weight_format:
+            return self.quantized_call(inputs, training)
         if activation is activations.relu and not self.lora_enabled:
             return affine(inputs, self._kernel, self.bias, True)
         x = affine(inputs, self._kernel, self.bias)
@@ -114,6 +123,11 @@ class Dense(LowRankKernel, KernelLayer):
 
     def _call_sparse(self, inputs: SparseTensor) -> Tensor:
         """Compute the result for a matrix of which some entries are kept."""
+        if self.weight_format:
+            raise ValueError(
+                f"{self.display_name()} is quantized to {self.quantization_mode} and takes dense "
+                "inputs: quantize after the layers that read sparse ones, or give x.todense()."
+            )
         x = inputs @ self._kernel
         if self.bias is not None:
             x = ops.add(x, self.bias)
@@ -121,14 +135,17 @@ class Dense(LowRankKernel, KernelLayer):
             x = self.adapt(x, lambda first: inputs @ first)
         return x if self.activation is None else self.activation(x)
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        config = super().get_config()
-        config.pop("quantization_config", None)
-        return config
+    def quantized_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        """Compute the result with quantized weights."""
+        x = self.quantized_product(inputs)
+        if self.lora_enabled:
+            x = self.adapt(x, lambda first: ops.matmul(inputs, first))
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        return x if self.activation is None else self.activation(x)
 
 
-class Embedding(LowRankLayer):
+class Embedding(QuantizedEmbeddingLayer):
     """Row x of a table, for integers x.
 
     Args:
@@ -143,7 +160,8 @@ class Embedding(LowRankLayer):
         lora_rank: rank of LoRA, >= 1: the table is frozen, and a product of two small ones is
             trained beside it (see `enable_lora`); None: no LoRA.
         lora_alpha: factor of that product, divided by the rank; None: the rank.
-        quantization_config: must be None: kerasish does not quantize.
+        quantization_config: how the weights are quantized where `dtype` is a quantized policy, such
+            as "int8_from_float32" (see `quantize`); None: as the policy says.
 
     Shape: (n, ...) -> (n, ..., output_dim).
 
@@ -153,7 +171,7 @@ class Embedding(LowRankLayer):
     """
 
     layer_role = "embedding"
-    adapted = "embeddings"
+    quantizes = True
 
     example = {"args": {"input_dim": 6, "output_dim": 3}, "shape": (2, 4), "dtype": "int32",
                "high": 6}  # fmt: skip
@@ -176,8 +194,7 @@ class Embedding(LowRankLayer):
         if length is not None and "input_shape" not in kwargs:
             kwargs["input_shape"] = (length,)
         super().__init__(**kwargs)
-        if quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no quantization.")
+        self.quantization_config = quantization_config
         for what, size in (("input_dim", input_dim), ("output_dim", output_dim)):
             if not isinstance(size, (int, np.integer)) or isinstance(size, bool) or size < 1:
                 raise ValueError(f"{self.display_name()}: {what} is an integer >= 1, got {size!r}.")
@@ -205,20 +222,24 @@ class Embedding(LowRankLayer):
 
     def build(self, input_shape: Shape | None = None) -> None:
         """Make the table (input_dim, output_dim), and LoRA's where a rank is given."""
-        self.embeddings = self.add_weight(
-            name="embeddings",
-            shape=(self.input_dim, self.output_dim),
-            initializer=self.embeddings_initializer,
-            regularizer=self.embeddings_regularizer,
-            constraint=self.embeddings_constraint,
-        )
+        mode, shape = self.quantization_mode, (self.input_dim, self.output_dim)
+        if mode is None:
+            self.embeddings = self.add_weight(
+                name="embeddings",
+                shape=shape,
+                initializer=self.embeddings_initializer,
+                regularizer=self.embeddings_regularizer,
+                constraint=self.embeddings_constraint,
+            )
+        else:
+            self.quantized_build(shape, mode, self.quantization_config)
         self.start_lora()
 
     def call(self, inputs: Tensor) -> Tensor:
         """Pick the rows."""
         if inputs.dtype not in ("int32", "int64", "uint8"):
             inputs = ops.cast(inputs, "int32")
-        rows = ops.cast(ops.take(self._embeddings, inputs, axis=0), self.compute_dtype)
+        rows = ops.cast(self.picked_rows(inputs), self.compute_dtype)
         if self.lora_enabled:
             rows = self.adapt(rows, lambda first: ops.take(first, inputs, axis=0))
         return rows
@@ -233,8 +254,7 @@ class Embedding(LowRankLayer):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         config = super().get_config()
-        for name in ("quantization_config", "weights"):
-            config.pop(name, None)
+        config.pop("weights", None)
         return config
 
 

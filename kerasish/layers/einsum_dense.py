@@ -9,6 +9,7 @@ from kerasish import activations, initializers, ops
 from kerasish.errors import ShapeError
 from kerasish.layers.lora import LowRankKernel
 from kerasish.layers.options import KernelOptions, activation_of, of_weights
+from kerasish.layers.quantized_einsum import QuantizedEinsumLayer
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.signatures import Unpack, with_options
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class EinsumDense(LowRankKernel, KernelLayer):
+class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
     """activation(einsum(equation, x, kernel) + bias).
 
     Args:
@@ -36,8 +37,10 @@ class EinsumDense(LowRankKernel, KernelLayer):
         lora_rank: rank of LoRA, >= 1: the kernel is frozen, and a product of two small weights is
             trained beside it (see `enable_lora`); None: no LoRA.
         lora_alpha: factor of that product, divided by the rank; None: the rank.
-        gptq_unpacked_column_size: must be None: kerasish does not quantize.
-        quantization_config: must be None: kerasish does not quantize.
+        gptq_unpacked_column_size: units of the kernel as a matrix, which files of GPTQ name; None:
+            as the shapes say.
+        quantization_config: how the weights are quantized where `dtype` is a quantized policy, such
+            as "int8_from_float32" (see `quantize`); None: as the policy says.
 
     Example:
         >>> layer = EinsumDense(equation='abc,cd->abd', output_shape=(None, 4), bias_axes='d')
@@ -46,6 +49,7 @@ class EinsumDense(LowRankKernel, KernelLayer):
     """
 
     layer_role = "dense"
+    quantizes = True
 
     example = {
         "args": {"equation": "abc,cd->abd", "output_shape": (None, 4), "bias_axes": "d"},
@@ -67,9 +71,9 @@ class EinsumDense(LowRankKernel, KernelLayer):
         **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(**options)
-        if quantization_config:
-            raise ValueError(f"{self.display_name()}: kerasish has no quantization.")
+        self.quantization_config = quantization_config
         self.equation = equation
+        self.gptq_unpacked_column_size = gptq_unpacked_column_size
         sizes = (output_shape,) if isinstance(output_shape, int) else tuple(output_shape)
         self.partial_output_shape = sizes
         self.activation, self.bias_axes = activation_of(activation), bias_axes
@@ -78,7 +82,11 @@ class EinsumDense(LowRankKernel, KernelLayer):
     def build(self, input_shape: Shape) -> None:
         """Make the kernel, the bias, and LoRA's weights where a rank is given."""
         kernel, bias = self._shapes(input_shape)
-        self.kernel = self.add_weight_of("kernel", kernel, initializer=self._initializer())
+        mode = self.quantization_mode
+        if mode in (None, "float8"):
+            self.kernel = self.add_weight_of("kernel", kernel, initializer=self._initializer())
+        if mode is not None:
+            self.quantized_build(kernel, mode, self.quantization_config)
         self.bias = None if bias is None else self.add_weight_of("bias", bias)
         self.start_lora()
 
@@ -143,11 +151,22 @@ class EinsumDense(LowRankKernel, KernelLayer):
 
     def call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result."""
+        if self.weight_format:
+            return self.quantized_call(inputs, training)
         rectified = self.activation is activations.relu and not self.lora_enabled
         x = einsum_affine(self.equation, inputs, self._kernel, self.bias, rectified)
         if self.lora_enabled:
             x = ops.add(x, ops.multiply(self._low_rank(inputs, x.dtype), self.lora_scale))
         return x if rectified or self.activation is None else self.activation(x)
+
+    def quantized_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
+        """Compute the result with quantized weights."""
+        x = self.quantized_einsum(inputs)
+        if self.lora_enabled:
+            x = ops.add(x, ops.multiply(self._low_rank(inputs, x.dtype), self.lora_scale))
+        if self.bias is not None:
+            x = ops.add(x, self.bias)
+        return x if self.activation is None else self.activation(x)
 
     def _low_rank(self, inputs: Tensor, dtype: str) -> Tensor:
         """Return the result with LoRA's product in the place of the kernel.
@@ -175,6 +194,6 @@ class EinsumDense(LowRankKernel, KernelLayer):
         """Return the constructor's arguments."""
         config = super().get_config()
         config["output_shape"] = self.partial_output_shape
-        for name in ("gptq_unpacked_column_size", "quantization_config"):
-            config.pop(name, None)
+        if self.gptq_unpacked_column_size is None:
+            config.pop("gptq_unpacked_column_size", None)
         return config

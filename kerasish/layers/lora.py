@@ -112,7 +112,8 @@ class LowRankLayer(Layer):
 
     def _add_lora(self, rank: int, first: InitializerLike, second: InitializerLike) -> None:
         weight, name = self.adapted_weight, self.adapted
-        shapes = {"a": (*weight.shape[:-1], rank), "b": (rank, weight.shape[-1])}
+        *rest, last = self.adapted_shape()
+        shapes = {"a": (*rest, rank), "b": (rank, last)}
         # float32 whatever the layer's dtype: small changes of a few numbers must not be lost.
         for part, initializer in (("a", first), ("b", second)):
             variable = self.add_weight(
@@ -128,6 +129,10 @@ class LowRankLayer(Layer):
     def adapted_weight(self) -> Variable:
         """The large weight itself, without the product."""
         return getattr(self, f"_{self.adapted}")
+
+    def adapted_shape(self) -> tuple[int, ...]:
+        """Return the shape of the large weight."""
+        return tuple(self.adapted_weight.shape)
 
     @property
     def lora_scale(self) -> float:
@@ -160,7 +165,7 @@ class LowRankLayer(Layer):
 
     def _stored(self) -> list[Variable]:
         small = {f"lora_{self.adapted}_a", f"lora_{self.adapted}_b"}
-        return [v for v in self.own_variables() if v.name not in small or not self.lora_enabled]
+        return [v for v in self.stored_variables() if v.name not in small or not self.lora_enabled]
 
     def save_own_variables(self, store: dict[Any, Any]) -> None:
         """Put the variables into `store`, with LoRA's product added to the weight."""

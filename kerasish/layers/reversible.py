@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kerasish import ops
 from kerasish.layers.core import Embedding
 from kerasish.layers.options import NamedOptions
+from kerasish.layers.quantized_einsum import rounded
+from kerasish.quantizers.configs import QuantizationConfig
 from kerasish.signatures import Unpack
+from kerasish.tensor import to_numpy
 from kerasish.typing import AnyTensor, ConstraintLike, InitializerLike, RegularizerLike, Shape
 
 if TYPE_CHECKING:
@@ -38,6 +43,8 @@ class ReversibleEmbedding(Embedding):
         (2, 3, 10)
     """
 
+    quantizes = True
+
     example = {"args": {"input_dim": 6, "output_dim": 3}, "shape": (2, 4), "dtype": "int32",
                "high": 6}  # fmt: skip
 
@@ -64,11 +71,74 @@ class ReversibleEmbedding(Embedding):
     def build(self, input_shape: Shape | None = None) -> None:
         """Make the table (input_dim, output_dim), and if it is not tied the other one."""
         super().build(input_shape)
-        if not self.tie_weights:
+        if not self.tie_weights and not self.weight_format:
             self.reverse_embeddings = self.add_weight(
                 name="reverse_embeddings", shape=(self.output_dim, self.input_dim),
                 initializer=self.embeddings_initializer,
             )  # fmt: skip
+
+    # --- quantization --------------------------------------------------------------------------
+
+    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Any = None) -> None:
+        """Make the variables of a mode, also of the other table where it is not tied.
+
+        Args:
+            shape: (rows, size of a row).
+            mode: "int8" or "int4".
+            config: a `quantizers.QuantizationConfig`; None: as the dtype policy says.
+        """
+        super().quantized_build(shape, mode, config)
+        if self.tie_weights:
+            return
+        rows, size = shape
+        blocks = mode == "int4" and self.quantization_config.blocks
+        packed = size if mode == "int8" else -(-size // 2)
+        scales = (-(-size // self.quantization_config.block_size), rows) if blocks else (rows,)
+        self.reverse_embeddings = self.constant("reverse_embeddings", (packed, rows), 0.0, "int8")
+        self.reverse_embeddings_scale = self.constant(
+            "reverse_embeddings_scale", scales, 1.0, self.variable_dtype
+        )
+        if blocks:  # floats, as in Keras's files
+            self.reverse_embeddings_zero = self.constant(
+                "reverse_embeddings_zero", scales, 0.0, self.variable_dtype
+            )
+
+    def quantize_weights(self, config: QuantizationConfig) -> None:
+        """Replace the tables of floats."""
+        old = None if self.tie_weights else self.reverse_embeddings
+        super().quantize_weights(config)
+        if old is None:
+            return
+        self.drop_weight(old)
+        arrays = self.quantized_arrays(np.ascontiguousarray(to_numpy(old).T), config)
+        for name, array in arrays.items():
+            getattr(self, f"reverse_{name}").assign(array.T)
+
+    def reverse_table(self) -> Any:
+        """Return the table (size of a row, rows) that scores are computed with, as floats."""
+        if not self.weight_format:
+            return ops.transpose(self.embeddings) if self.tie_weights else self.reverse_embeddings
+        if self.tie_weights:
+            table = self.merged() if self.lora_enabled else self.float_table()
+            return ops.transpose(table)
+        zero = getattr(self, "reverse_embeddings_zero", None)
+        table, scale = (
+            ops.transpose(v) for v in (self.reverse_embeddings, self.reverse_embeddings_scale)
+        )
+        return ops.transpose(self._floats(table, scale, lambda _: ops.transpose(zero)))
+
+    @property
+    def variable_serialization_spec(self) -> dict[str | None, list[str]]:
+        """Names of the variables in the order of files, for each mode; None: not quantized."""
+        spec = super().variable_serialization_spec
+        own = ["reverse_embeddings"]
+        more = {
+            None: own, "int8": [*own, "reverse_embeddings_scale"],
+            "int4": [*own, "reverse_embeddings_scale", "reverse_embeddings_zero"],
+        }  # fmt: skip
+        if self.tie_weights:
+            return spec
+        return {mode: [*names, *more[mode]] for mode, names in spec.items()}
 
     def call(self, inputs: Tensor, reverse: bool = False) -> Tensor:
         """Pick the rows; or score all of them."""
@@ -78,9 +148,12 @@ class ReversibleEmbedding(Embedding):
             if mask is not None:
                 rows._keras_mask = mask
             return rows
-        kernel = ops.transpose(self.embeddings) if self.tie_weights else self.reverse_embeddings
         dtype = self.reverse_dtype or self.compute_dtype
-        scores = ops.matmul(ops.cast(inputs, dtype), ops.cast(kernel, dtype))
+        x = ops.cast(inputs, dtype)
+        quantizer = getattr(self.quantization_config, "activation_quantizer", None)
+        if self.weight_format and quantizer is not None:
+            x = rounded(x, quantizer, [-1])
+        scores = ops.matmul(x, ops.cast(self.reverse_table(), dtype))
         if self.logit_soft_cap is None:
             return scores
         return ops.tanh(scores / self.logit_soft_cap) * self.logit_soft_cap

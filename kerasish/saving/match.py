@@ -122,7 +122,7 @@ def variables_of(owner: LayerLike | Optimizer) -> list[Any]:
     """Return the variables that a part holds itself, in the order of files."""
     if isinstance(owner, Optimizer):
         return owner.variables
-    return owner.own_variables()
+    return owner.stored_variables()
 
 
 def match(parts: list[Place], groups: Groups, where: str, by: str | None = None) -> Plan:

@@ -54,6 +54,9 @@ class LayerLike(Saved, Protocol):
         """Return the layers inside."""
 
     def own_variables(self) -> list[Variable]:
+        """Return the variables that the layer holds itself, what can be trained first."""
+
+    def stored_variables(self) -> list[Variable]:
         """Return the variables that the layer holds itself, in the order of files."""
 
     def get_config(self) -> Config:

@@ -44,6 +44,7 @@ from kerasish.engine.layer.operation import (
     from_specs,
     to_specs,
 )
+from kerasish.engine.layer.quantization import QuantizationMixin
 from kerasish.engine.layer.remat import current_remat
 from kerasish.engine.layer.sparse_inputs import take_sparse
 from kerasish.engine.layer.stateless import StatelessScope
@@ -74,7 +75,7 @@ class MissingInitError(RuntimeError, AttributeError):
     """A layer is used whose constructor has not called its parent's."""
 
 
-class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
+class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin):
     """A computation with weights.
 
     Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config
@@ -174,9 +175,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
         self._read_policy()
 
     def _read_policy(self) -> None:
-        own = self._policy
-        if isinstance(own, dtype_policies.DTypePolicyMap):
-            own = own[self._path]
+        own = self.own_policy()
         self.compute_dtype, self.variable_dtype = own.compute_dtype, own.variable_dtype
         self._casts = self.autocast and self.compute_dtype != self.variable_dtype
 
@@ -202,11 +201,6 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
     def input_dtype(self) -> str:
         """The dtype to which inputs are cast."""
         return self.compute_dtype
-
-    @property
-    def quantization_mode(self) -> None:
-        """Always None: kerasish does not quantize."""
-        return None
 
     # --- parts ------------------------------------------------------------------------------
 

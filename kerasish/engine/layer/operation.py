@@ -257,6 +257,14 @@ class Operation(Watched):
         self.name = name_for(self, name)
         self.inbound_nodes: list[Node] = []
 
+    def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
+        """Compute the result with quantized weights; classes that have such weights override this.
+
+        Raises:
+            NotImplementedError: this class has none.
+        """
+        raise NotImplementedError(f"{type(self).__name__} has no quantized weights.")
+
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         if any_symbolic(args) or any_symbolic(kwargs):
             return self.symbolic_call(*args, **kwargs)

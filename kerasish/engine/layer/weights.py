@@ -173,14 +173,18 @@ class WeightsMixin:
         for v, a in zip(own, arrays):
             v.assign(a)
 
+    def stored_variables(self: Any) -> list[Variable]:
+        """Return the layer's own variables in the order in which files hold them."""
+        return self.own_variables()
+
     def save_own_variables(self: Any, store: dict[Any, Any]) -> None:
         """Put the layer's own variables into the dict-like `store` under "0", "1" and so on."""
-        for i, v in enumerate(self.own_variables()):
+        for i, v in enumerate(self.stored_variables()):
             store[str(i)] = to_numpy(v)
 
     def load_own_variables(self: Any, store: Any) -> None:
         """Set the layer's own variables from what `save_own_variables` put into `store`."""
-        own = self.own_variables()
+        own = self.stored_variables()
         if len(store.keys()) != len(own):
             raise ValueError(
                 f"{self.display_name()}: expected {len(own)} variables, got {len(store.keys())}."

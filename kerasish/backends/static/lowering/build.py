@@ -19,6 +19,7 @@ from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, Segments
 from kerasish.backends.static.lowering.moves import make_indexing, make_move, make_scaled_rows
 from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
+from kerasish.backends.static.lowering.quantized import make_integer_matmul, make_packed
 from kerasish.backends.static.lowering.recurrent import make_recurrent
 from kerasish.backends.static.lowering.rows import make_rows
 from kerasish.backends.static.lowering.units import (
@@ -98,6 +99,11 @@ class Builder:
         if name == "product":
             self._follow(node)
             return
+        if name == "integer_matmul":
+            unit = make_integer_matmul(*self._operands(node), node)
+            if unit is not None:
+                self.units.append(unit)
+                return
         for v in node.inputs:
             self._materialize(v)
         unit = self._unit(node)
@@ -199,7 +205,7 @@ class Builder:
             unit = make_recurrent(node)
         else:
             unit = make_move(node) or make_indexing(node) or make_scaled_rows(node)
-            unit = unit or make_rows(node)
+            unit = unit or make_rows(node) or make_packed(node)
         return unit
 
     def _python(self, node: Node) -> Unit:

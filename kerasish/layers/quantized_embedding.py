@@ -1,0 +1,146 @@
+"""The quantized table of Embedding: a scale for each row, or for each block of a row."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from kerasish import ops, quantizers
+from kerasish.layers.quantized import INT4_RANGE, QuantizedLayer, _default_axis
+from kerasish.ops.networks.quantized import unpack
+from kerasish.quantizers.configs import QuantizationConfig
+from kerasish.tensor import to_numpy
+from kerasish.typing import Array
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
+
+
+class QuantizedEmbeddingLayer(QuantizedLayer):
+    """A layer with a table of rows, which may be quantized."""
+
+    adapted = "embeddings"
+    _embeddings: Any
+    output_dim: int
+
+    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Any = None) -> None:
+        """Make the variables of a mode.
+
+        Args:
+            shape: (rows, size of a row).
+            mode: "int8" or "int4".
+            config: a `quantizers.QuantizationConfig`; None: as the dtype policy says.
+        """
+        self._adapted_shape = tuple(shape)
+        config = self.config_for(mode) if config is None else config
+        rows, size = shape
+        packed = size if mode == "int8" else -(-size // 2)
+        blocks = mode == "int4" and config.blocks
+        scales = (rows, -(-size // config.block_size)) if blocks else (rows,)
+        self._embeddings = self.constant("embeddings", (rows, packed), 0.0, "int8")
+        self.embeddings_scale = self.constant("embeddings_scale", scales, 1.0, self.variable_dtype)
+        if blocks:
+            self.embeddings_zero = self.constant("embeddings_zero", scales, 0.0, "int8")
+            self.g_idx = self.index_of_groups(size, config.block_size)
+        self.quantization_config = config
+        self.weight_format = mode
+
+    def quantize_weights(self, config: QuantizationConfig) -> None:
+        """Replace the table of floats."""
+        old = self._embeddings
+        arrays = self.quantized_arrays(np.asarray(to_numpy(old)), config)
+        self.drop_weight(old)
+        self.quantized_build(tuple(old.shape), config.mode, config)
+        for name, array in arrays.items():
+            variable = self.named_variable(name)
+            if variable is not None:
+                variable.assign(array)
+
+    def quantized_arrays(self, table: Array, config: Any) -> dict[str, Array]:
+        """Return name -> array of the variables that stand for a table of floats."""
+        if config.mode == "int4" and config.blocks:
+            q, scale, zero = quantizers.abs_max_quantize_grouped_with_zero_point(
+                np.ascontiguousarray(table.T), config.block_size
+            )
+            more = {"embeddings_scale": to_numpy(scale).T, "embeddings_zero": to_numpy(zero).T}
+            q = ops.transpose(q)
+        else:
+            whole = (-127, 127) if config.mode == "int8" else INT4_RANGE
+            quantizer = _default_axis(
+                QuantizationConfig.weight_quantizer_or_default(
+                    config, quantizers.AbsMaxQuantizer(axis=-1, value_range=whole)
+                ),
+                (-1,),
+            )
+            q, scale = quantizer(table, to_numpy=True)
+            more = {"embeddings_scale": to_numpy(scale)[:, 0]}
+        if config.mode == "int4":
+            q, _, _ = quantizers.pack_int4(q, axis=-1)
+        return {"embeddings": to_numpy(q), **more}
+
+    # --- rows ----------------------------------------------------------------------------------
+
+    def picked_rows(self, indices: Any) -> Tensor:
+        """Return the rows of the table at `indices`, as floats."""
+        rows = ops.take(self._embeddings, indices, axis=0)
+        if not self.weight_format:
+            return rows
+
+        def pick(table: Any) -> Tensor:
+            return ops.take(table, indices, axis=0)
+
+        return self._floats(rows, pick(self.embeddings_scale), pick)
+
+    def float_table(self) -> Tensor:
+        """Return the floats that the quantized table stands for."""
+        scale = ops.convert_to_tensor(self.embeddings_scale)
+        return self._floats(self._embeddings, scale, ops.convert_to_tensor)
+
+    def _floats(self, rows: Any, scale: Any, pick: Any) -> Tensor:
+        """Return (..., size of a row) of floats.
+
+        Args:
+            rows: (..., bytes of a row).
+            scale: (...,), or (..., blocks).
+            pick: table -> its rows, as `rows` are of the whole table.
+        """
+        if self.weight_format == "int8":
+            return ops.divide(ops.cast(rows, scale.dtype), ops.expand_dims(scale, -1))
+        q = ops.cast(unpack(rows, self.output_dim, 4), scale.dtype)
+        config = self.quantization_config
+        if not config.blocks:
+            return ops.divide(q, ops.expand_dims(scale, -1))
+        zero = ops.cast(pick(self.embeddings_zero), scale.dtype)
+        if scale.shape[-1] != 1:
+            scale, zero = (
+                ops.repeat(part, config.block_size, -1)[..., : self.output_dim]
+                for part in (scale, zero)
+            )
+        return ops.multiply(ops.subtract(q, zero), scale)
+
+    def merged(self) -> Any:
+        """Return the table: floats, or integers where it is quantized and LoRA is off."""
+        if not self.weight_format:
+            return super().merged()
+        if not self.lora_enabled:
+            table = self._embeddings
+            return table if self.weight_format == "int8" else unpack(table, self.output_dim, 4)
+        product = ops.multiply(ops.matmul(*self.lora_parts("float32")), self.lora_scale)
+        return ops.add(self.float_table(), product)
+
+    def merged_arrays(self) -> dict[int, Array]:
+        """Return id of variable -> its array with LoRA's product merged in."""
+        table = np.asarray(to_numpy(self.merged()))
+        arrays = self.quantized_arrays(table, self.quantization_config)
+        named = [(self.named_variable(name), array) for name, array in arrays.items()]
+        return {id(v): array for v, array in named if v is not None}
+
+    @property
+    def variable_serialization_spec(self) -> dict[str | None, list[str]]:
+        """Names of the variables in the order of files, for each mode; None: not quantized."""
+        return {
+            None: ["embeddings"],
+            "int8": ["embeddings", "embeddings_scale"],
+            "int4": ["embeddings", "embeddings_scale", "embeddings_zero", "g_idx"],
+        }

@@ -1,0 +1,216 @@
+"""Products with quantized weights: integers of 8 bits, or weights packed in 4 or 8 bits.
+
+Weights of 4 bits lie two in a byte, along the last axis: the low half first. `packed_product`
+reads them as they lie; the static engine unpacks them by blocks on the way into the product.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from kerasish.errors import ShapeError
+from kerasish.ops.basic.arithmetic import multiply, subtract
+from kerasish.ops.basic.bits import bitwise_and, bitwise_xor, right_shift
+from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.examples import integers
+from kerasish.ops.basic.movement import reshape, transpose
+from kerasish.ops.basic.product import matmul
+from kerasish.ops.basic.reshaping import repeat, stack
+from kerasish.ops.basic.selection import get_item
+from kerasish.ops.op import op
+from kerasish.ops.shapes import Spec, agree
+from kerasish.typing import AnyTensor, Array, ArrayModule, TensorLike
+
+if TYPE_CHECKING:
+    from kerasish.tensor import Tensor
+
+EXACT_ROWS = 1024  # a float32 sum of so many products of int8 is exact: 1024 * 128**2 = 2**24
+
+
+def _integer_shape(a: Spec, b: Spec) -> Spec:
+    if {a.dtype, b.dtype} != {"int8"}:
+        raise TypeError(f"integer_matmul: both factors are int8, got {a.dtype} and {b.dtype}.")
+    if len(b.shape) != 2 or not a.shape or not agree(a.shape[-1], b.shape[0]):
+        raise ShapeError(
+            "integer_matmul: shapes (..., inputs) and (inputs, units) were expected, got "
+            f"{a.shape} and {b.shape}."
+        )
+    return Spec((*a.shape[:-1], b.shape[1]), "int32")
+
+
+@op(
+    "linalg",
+    _integer_shape,
+    None,  # rounded numbers have no gradient; layers define that of the whole product
+    examples=[
+        ((integers(-127, 128, 2, 3, dtype="int8"), integers(-127, 128, 3, 4, dtype="int8")), {}),
+        ((integers(-9, 9, 2, 1, 5, dtype="int8"), integers(-9, 9, 5, 3, dtype="int8")), {}),
+        ((integers(-9, 9, 0, 5, dtype="int8"), integers(-9, 9, 5, 3, dtype="int8")), {}),
+    ],
+    flops=lambda inputs, results: 2 * math.prod(results[0]) * inputs[0][-1],
+)
+def integer_matmul(xp: ArrayModule, x1: Array, x2: Array) -> Array:
+    """Return x1 @ x2 of int8 as int32, over the last axis of x1.
+
+    Args:
+        x1: int8 tensor (..., inputs).
+        x2: int8 tensor (inputs, units).
+
+    Returns:
+        int32 tensor (..., units). Where the processor multiplies no integers of 8 bits, sums above
+        2**24 are rounded to the precision of float32.
+
+    Example:
+        >>> import numpy as np
+        >>> integer_matmul(np.int8([[100, 100]]), np.int8([[100], [1]])).tolist()
+        [[10100]]
+    """
+    total = xp.zeros((*x1.shape[:-1], x2.shape[1]), "int32")
+    # By BLAS: NumPy's own product of integers is a hundred times slower.
+    for start in range(0, x1.shape[-1], EXACT_ROWS):
+        part = slice(start, start + EXACT_ROWS)
+        y = xp.matmul(x1[..., part].astype("float32"), x2[part].astype("float32"))
+        total += y.astype("int32")
+    return total
+
+
+def _packed_shape(
+    x: Spec, packed: Spec, scale: Spec, zero: Spec, units: int, block: int, bits: int
+) -> Spec:
+    if bits not in (4, 8):
+        raise ValueError(f"packed_product: bits is 4 or 8, got {bits!r}.")
+    rows = x.shape[-1] if x.shape else 0
+    if len(packed.shape) != 2 or not agree(packed.shape[0], rows):
+        raise ShapeError(
+            f"packed_product: {rows} rows of weights were expected, got shape {packed.shape}."
+        )
+    columns = -(-units * bits // 8)
+    groups = None if rows is None else -(-rows // block)
+    wanted = [(packed, (rows, columns)), (scale, (groups, units)), (zero, (groups, units))]
+    for spec, shape in wanted:
+        if len(spec.shape) != 2 or not all(agree(a, b) for a, b in zip(spec.shape, shape)):
+            raise ShapeError(f"packed_product: shape {shape} was expected, got {spec.shape}.")
+    return Spec((*x.shape[:-1], units), x.dtype)
+
+
+def unpack(packed: TensorLike, units: int, bits: int = 4, signed: bool = True) -> Tensor:
+    """Return weights of `bits` bits, packed along the last axis, as int8 (or uint8).
+
+    Args:
+        packed: int8 or uint8 tensor (..., units * bits / 8, rounded up).
+        units: size of the result's last axis.
+        bits: 4, or 8: nothing is packed.
+        signed: whether 4 bits mean -8 to 7; else 0 to 15.
+
+    Example:
+        >>> import numpy as np
+        >>> unpack(np.int8([[45, 1]]), 3).tolist()
+        [[-3, 2, 1]]
+    """
+    x = as_tensor(packed)
+    if bits == 8:
+        return x
+    low, high = bitwise_and(x, 15), bitwise_and(right_shift(x, 4), 15)
+    both = [subtract(bitwise_xor(part, 8), 8) if signed else part for part in (low, high)]
+    pairs = stack(both, -1)
+    size = x.shape[-1]
+    flat = reshape(pairs, (*x.shape[:-1], -1 if size is None else 2 * size))
+    return flat if size is not None and 2 * size == units else get_item(flat, (..., slice(units)))
+
+
+def dequantize(
+    packed: AnyTensor, scale: AnyTensor, zero: AnyTensor, units: int, block: int, bits: int = 4
+) -> Tensor:
+    """Return the weights (inputs, units) that packed ones stand for: (q - zero) * scale.
+
+    Args:
+        packed: the packed weights (inputs, units * bits / 8, rounded up).
+        scale: float tensor (groups, units); a group is `block` rows.
+        zero: int8 tensor (groups, units).
+        units, block, bits: as for `packed_product`.
+
+    Example:
+        >>> import numpy as np
+        >>> packed, zero = np.int8([[0x21]]), np.int8([[0, 1]])
+        >>> dequantize(packed, np.float32([[0.5, 2.0]]), zero, 2, 1).tolist()
+        [[0.5, 2.0]]
+    """
+    q, scale = unpack(packed, units, bits), as_tensor(scale)
+    rows = q.shape[0]
+    if scale.shape[0] == 1:
+        return multiply(subtract(cast(q, scale.dtype), cast(zero, scale.dtype)), scale)
+    scales, zeros = (
+        get_item(repeat(part, block, 0), slice(rows)) for part in (scale, cast(zero, scale.dtype))
+    )
+    return multiply(subtract(cast(q, scale.dtype), zeros), scales)
+
+
+def _packed_gradient(
+    g: Tensor, y: Tensor, x: Tensor, packed: Tensor, scale: Tensor, zero: Tensor, **attrs: Any
+) -> Any:
+    weights = dequantize(packed, scale, zero, **attrs)
+    return matmul(g, transpose(cast(weights, g.dtype), (1, 0)))
+
+
+def _none(*args: Any, **attrs: Any) -> None:
+    return None
+
+
+@op(
+    "linalg",
+    _packed_shape,
+    (_packed_gradient, _none, _none, _none),  # quantized weights and their scales are constants
+    examples=[
+        (
+            (
+                (2, 6), integers(-128, 128, 6, 2, dtype="int8"), (2, 3),
+                integers(-8, 8, 2, 3, dtype="int8"),
+            ),
+            {"units": 3, "block": 4, "bits": 4},
+        ),
+        (
+            (
+                (2, 2, 5), integers(-128, 128, 5, 4, dtype="int8"), (1, 4),
+                integers(-3, 3, 1, 4, dtype="int8"),
+            ),
+            {"units": 4, "block": 5, "bits": 8},
+        ),
+    ],
+    flops=lambda inputs, results: 2 * math.prod(results[0]) * inputs[0][-1],
+)  # fmt: skip
+def packed_product(
+    xp: ArrayModule, x: Array, packed: Array, scale: Array, zero: Array, *, units: int, block: int,
+    bits: int = 4,
+) -> Array:  # fmt: skip
+    """Return x @ ((q - zero) * scale) for weights q packed in 4 bits each (or 8).
+
+    Args:
+        x: float tensor (..., inputs).
+        packed: int8 tensor (inputs, units * bits / 8, rounded up): along the last axis the low half
+            of a byte comes first.
+        scale: float tensor (groups, units): a factor for each group of `block` rows and column.
+        zero: int8 tensor (groups, units): what the number 0 is quantized to.
+        units: size of the result's last axis, >= 1.
+        block: rows of a group, >= 1; the last group may have fewer.
+        bits: 4 or 8.
+
+    Returns:
+        tensor (..., units) of x's dtype. The gradient flows to x alone.
+
+    Example:
+        >>> import numpy as np
+        >>> packed, zero = np.int8([[0x21], [0x43]]), np.int8([[0, 0]])
+        >>> packed_product(
+        ...     np.float32([[1.0, 1.0]]), packed, np.float32([[0.5, 2.0]]), zero, units=2, block=2
+        ... ).tolist()
+        [[2.0, 12.0]]
+    """
+    if bits == 4:
+        both = [xp.bitwise_and(packed, 15), xp.bitwise_and(xp.right_shift(packed, 4), 15)]
+        pairs = xp.stack([xp.bitwise_xor(part, 8) - 8 for part in both], axis=-1)
+        packed = pairs.reshape(packed.shape[0], -1)[:, :units]
+    wide = "float64" if x.dtype == "float64" else "float32"
+    group = xp.arange(packed.shape[0]) // block
+    weights = (packed.astype(wide) - zero.astype(wide)[group]) * scale.astype(wide)[group]
+    return xp.matmul(x.astype(wide), weights).astype(x.dtype)
