@@ -32,7 +32,7 @@ from kerasish.engine.layer.operation import (
     to_specs,
 )
 from kerasish.engine.model.functional_config import functional_config, functional_from_config
-from kerasish.engine.model.quantizing import quantize_model
+from kerasish.engine.model.quantizing import QuantizedModelMixin
 from kerasish.engine.model.state_tree import read_state, write_state
 from kerasish.engine.model.summary import print_summary
 from kerasish.engine.saving_hooks import saving
@@ -53,7 +53,7 @@ def _is_functional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     )
 
 
-class Model(Trainer):
+class Model(QuantizedModelMixin, Trainer):  # type: ignore[misc]  # another order of arguments
     """A layer with `compile`, `fit`, `evaluate`, `predict`, `save` and `summary`.
 
     `Model(inputs, outputs)` makes a functional model of symbolic tensors; a subclass defines
@@ -429,46 +429,6 @@ class Model(Trainer):
         saving("export_model")(self, filepath, format, verbose, input_signature, **kwargs)
 
     # --- quantization ---------------------------------------------------------------------------
-
-    def quantize(  # type: ignore[override]  # Keras's order: a layer's type_check comes second
-        self,
-        mode: str | None = None,
-        config: Any = None,
-        filters: Any = None,
-        type_check: bool = True,
-        **kwargs: Any,
-    ) -> None:
-        """Quantize the weights of all layers that can be, one layer after the other.
-
-        Each layer's floats are freed before those of the next one are quantized. The model must be
-        compiled again before it is trained.
-
-        Args:
-            mode: "int8", "int4", "float8", "gptq" or "awq"; None: that of `config`.
-            config: a `quantizers.QuantizationConfig`; None: the mode's default.
-            filters: which layers: a pattern (or list of patterns) that their names match, or a
-                function layer -> bool; None: all.
-            type_check: whether layers whose class derives from a quantizable one are left out.
-            kwargs: none is known.
-
-        Raises:
-            ValueError: a layer is quantized already, or the mode is unknown.
-        """
-        quantize_model(self, mode, config, filters, type_check, **kwargs)
-
-    def get_quantization_layer_structure(self, mode: str | None = None) -> dict[str, Any] | None:
-        """Return the blocks that GPTQ and AWQ quantize one after the other; None: not said.
-
-        A model overrides this where its config is to name no blocks.
-
-        Args:
-            mode: "gptq" or "awq"; others need no blocks.
-
-        Returns:
-            {"pre_block_layers": layers that the inputs go through first, "sequential_blocks": the
-            blocks, each of which takes the result of the one before}, or None.
-        """
-        return None
 
     # --- config ---------------------------------------------------------------------------------
 
