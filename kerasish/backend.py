@@ -1,4 +1,11 @@
-"""Keras's `backend` module: settings of the process and questions about dtypes and names."""
+"""Keras's `backend` module: settings of the process and questions about dtypes and names.
+
+The functions of Keras 2 (`backend.mean`, `backend.int_shape`, ...) are found here too; they come
+from `kerasish.legacy`.
+"""
+
+from importlib import import_module
+from typing import Any
 
 from kerasish.config import backend as backend
 from kerasish.config import epsilon as epsilon
@@ -34,3 +41,10 @@ def is_int_dtype(dtype: object) -> bool:
         (True, False)
     """
     return dtypes.is_integer(dtypes.name_of(dtype))
+
+
+def __getattr__(name: str) -> Any:
+    legacy = import_module("kerasish.legacy")
+    if name.startswith("_") or not hasattr(legacy, name):
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(legacy, name)

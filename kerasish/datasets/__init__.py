@@ -1,5 +1,6 @@
 """Data sets: small ones always at hand, and Keras's named ones, downloaded on first use."""
 
+from kerasish.datasets import boston_housing as boston_housing
 from kerasish.datasets import breast_cancer as breast_cancer
 from kerasish.datasets import california_housing as california_housing
 from kerasish.datasets import cifar10 as cifar10

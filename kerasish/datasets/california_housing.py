@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from kerasish.datasets.sources import fetch
-
-Pair = tuple[np.ndarray, np.ndarray]
+from kerasish.datasets.splitting import Pair, split_file
 
 
 def load_data(
@@ -31,13 +27,5 @@ def load_data(
     """
     if version not in ("large", "small"):
         raise ValueError(f"version: expected 'large' or 'small', got {version!r}.")
-    if not 0 <= test_split < 1:
-        raise ValueError(f"test_split: expected a number in [0, 1), got {test_split!r}.")
-    with np.load(fetch("california_housing", path), allow_pickle=False) as arrays:
-        x, y = arrays["x"], arrays["y"]
-    count = 600 if version == "small" else len(x)
-    order = np.arange(len(x[:count]))
-    np.random.RandomState(seed).shuffle(order)
-    cut = int(len(order) * (1 - test_split))
-    train, test = order[:cut], order[cut:]
-    return (x[train], y[train]), (x[test], y[test])
+    count = 600 if version == "small" else None
+    return split_file("california_housing", path, test_split, seed, count)

@@ -25,6 +25,11 @@ SOURCES = {
         "mnist.npz",
         "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",
     ),
+    "boston_housing": Source(
+        _KERAS,
+        "boston_housing.npz",
+        "f553886a1f8d56431e820c5b82552d9d95cfcb96d1e678153f8839538947dff5",
+    ),
     "california_housing": Source(
         _KERAS,
         "california_housing.npz",

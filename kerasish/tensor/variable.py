@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -218,7 +218,7 @@ class Variable(Holder):
         with autocast(None):
             return self.assign(ops.add(self.value, value))
 
-    def assign_sub(self, value: Sequence[float]) -> Tensor:
+    def assign_sub(self, value: TensorLike) -> Tensor:
         """Subtract `value`; return the new value."""
         with autocast(None):
             return self.assign(ops.subtract(self.value, value))

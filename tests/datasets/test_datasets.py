@@ -377,6 +377,17 @@ def test_word_indices(offered, name):
     assert getattr(datasets, name).get_word_index() == {"the": 1, "é": 2}
 
 
+def test_boston_housing(offered):
+    x = np.arange(50 * 13, dtype=float).reshape(50, 13)
+    offered("boston_housing", npz(x=x, y=x[:, 0]))
+    (x_train, y_train), (x_test, y_test) = datasets.boston_housing.load_data()
+    order = np.arange(50)
+    np.random.RandomState(113).shuffle(order)
+    np.testing.assert_array_equal(np.concatenate([x_train, x_test]), x[order])
+    np.testing.assert_array_equal(np.concatenate([y_train, y_test]), x[order, 0])
+    assert len(x_train) == 40
+
+
 def test_california_housing(offered):
     x = np.arange(700 * 8, dtype=float).reshape(700, 8)
     offered("california_housing", npz(x=x, y=x[:, 0]))
