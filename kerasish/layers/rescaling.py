@@ -85,8 +85,7 @@ class Normalization(Layer):
             raise ValueError(f"{self.display_name()}: give mean and variance both, or neither.")
         self.input_mean, self.input_variance, self.invert = mean, variance, invert
         self.supports_masking = True
-        self.mean: Any = None
-        self.variance: Any = None
+        self._given: tuple[Any, Any] | None = None  # the moments given, in the inputs' rank
 
     def build(self, input_shape: Shape) -> None:
         """Make the moments' variables, or take those given."""
@@ -107,20 +106,23 @@ class Normalization(Layer):
             self.count = self.add_weight(
                 name="count", shape=(), dtype="int32", initializer="zeros", trainable=False
             )
-            self._finish()
             return
-        self.mean = np.broadcast_to(np.asarray(self.input_mean, "float32"), size or ())
-        self.variance = np.broadcast_to(np.asarray(self.input_variance, "float32"), size or ())
-        self.mean, self.variance = (a.reshape(self._shape) for a in (self.mean, self.variance))
+        given = (np.asarray(m, "float32") for m in (self.input_mean, self.input_variance))
+        mean, variance = (np.broadcast_to(m, size or ()).reshape(self._shape) for m in given)
+        self._given = mean, variance
+
+    @property
+    def mean(self) -> Tensor | None:
+        """The mean, as a tensor that broadcasts with the inputs; None before `build`."""
+        return ops.convert_to_tensor(self._moments()[0]) if self.built else None
+
+    @property
+    def variance(self) -> Tensor | None:
+        """The variance, as a tensor that broadcasts with the inputs; None before `build`."""
+        return ops.convert_to_tensor(self._moments()[1]) if self.built else None
 
     def finalize_state(self) -> None:
-        """Take the moments' variables as they are now."""
-        if self.built and self.input_mean is None:
-            self._finish()
-
-    def _finish(self) -> None:
-        self.mean = to_numpy(self.adapt_mean).reshape(self._shape)
-        self.variance = to_numpy(self.adapt_variance).reshape(self._shape)
+        """Do nothing, as nothing is kept of the moments but their variables."""
 
     def adapt(self, data: Array) -> None:
         """Learn the moments from an array, or from an iterable of batches.
@@ -154,13 +156,6 @@ class Normalization(Layer):
         self.adapt_mean.assign(mean)
         self.adapt_variance.assign(spread / count)
         self.count.assign(count)
-        self._finish()
-
-    def load_own_variables(self, store: Any) -> None:
-        """Set the moments from a file."""
-        super().load_own_variables(store)
-        if self.input_mean is None:
-            self._finish()
 
     def call(self, inputs: Tensor) -> Tensor:
         """Normalize."""
@@ -173,8 +168,8 @@ class Normalization(Layer):
 
     def _moments(self) -> tuple[Any, Any]:
         """Return mean and variance; learnt ones as they are when a compiled step runs."""
-        if self.input_mean is not None:
-            return np.asarray(self.mean, "float32"), np.asarray(self.variance, "float32")
+        if self._given is not None:
+            return self._given
         learnt = (ops.cast(v, "float32") for v in (self.adapt_mean, self.adapt_variance))
         mean, variance = (ops.reshape(v, self._shape) for v in learnt)
         return mean, variance

@@ -15,6 +15,7 @@ import warnings
 import numpy as np
 import pytest
 
+import kerasish
 from kerasish import config
 from kerasish.engine.data import (
     PyDataset,
@@ -850,7 +851,6 @@ def test_bad_class_weights(options, message):
         ({"x": iter([1]), "y": np.zeros(3)}, "y: expected None with x as a list_iterator"),
         ({"x": Loader(2), "sample_weight": np.zeros(3)}, "sample_weight: expected None"),
         ({"x": Numbers(2), "y": np.zeros(3)}, "y: expected None with x as a Numbers.*ndarray"),
-        ({"x": Numbers(2), "batch_size": 4}, "batch_size: .*Numbers.*got 4"),
     ],
 )
 def test_bad_arguments(options, message):
@@ -965,3 +965,19 @@ def test_closing_twice_and_warnings_are_clean():
 def test_lists_of_numbers_are_split_as_arrays_are():
     first, last = train_validation_split(([1, 2, 3, 4], [5, 6, 7, 8], None), 0.25)
     assert (first, last) == (([1, 2, 3], [5, 6, 7], None), ([4], [8], None))
+
+
+def test_a_batch_size_beside_a_py_dataset_is_ignored_with_a_warning():
+    class Batches(kerasish.utils.PyDataset):
+        def __len__(self):
+            return 2
+
+        def __getitem__(self, index):
+            return np.ones((4, 3), "float32"), np.ones((4, 1), "float32")
+
+    model = kerasish.Sequential([kerasish.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    with pytest.warns(UserWarning, match="batch_size=3 is ignored: x is a Batches"):
+        model.fit(Batches(), batch_size=3, verbose=0)
+    with pytest.warns(UserWarning, match="is ignored"):
+        assert model.predict(Batches(), batch_size=3, verbose=0).shape == (8, 1)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -70,7 +71,13 @@ def make_data(
         _check_alone(x, y, sample_weight, batch_size)
         return SourceData(x, class_weight, steps_per_epoch, training)
     if is_py_dataset(x):
-        _check_alone(x, y, sample_weight, batch_size)
+        _check_alone(x, y, sample_weight, None)
+        if batch_size is not None:
+            warnings.warn(
+                f"batch_size={batch_size} is ignored: x is a {type(x).__name__}, which gives whole "
+                "batches.",
+                stacklevel=2,
+            )
         return PyDatasetData(x, class_weight, steps_per_epoch, shuffle, seed, training)
     if is_arrays(x):
         kind = SequenceData if holds_ragged(x) else ArrayData

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kerasish.ops import dtypes
 from kerasish.ops.basic.arithmetic import maximum, minimum
 from kerasish.ops.basic.conversion import as_tensor, cast
@@ -29,10 +31,12 @@ def convert_to_tensor(
 ) -> Tensor:
     """Return x (tensor, variable, array, list, number) as a tensor, of `dtype` if one is given.
 
+    Texts come back as an array of NumPy's, which text layers take: no tensor holds texts.
+
     Args:
         x: tensor or array.
         dtype: dtype of the result; None: chosen by the inputs.
-        sparse: must be False: kerasish has no sparse tensors.
+        sparse: must be False: sparse tensors come from SciPy's matrices.
         ragged: must be False: kerasish has no ragged tensors.
 
     Example:
@@ -43,8 +47,17 @@ def convert_to_tensor(
         raise ValueError("convert_to_tensor: sparse and ragged tensors are not supported.")
     if hasattr(type(x), "__kerasish_function__"):
         return x if dtype is None else cast(x, dtype)
+    if dtype in (None, "string") and _is_text(x):
+        return np.array(x)
     x = as_tensor(x)
     return x if dtype is None or x.dtype == dtypes.name_of(dtype) else cast(x, dtype)
+
+
+def _is_text(x: Any) -> bool:
+    """Return whether the first of nested values is a text, or x an array of texts."""
+    while isinstance(x, (list, tuple)) and len(x):
+        x = x[0]
+    return isinstance(x, (str, bytes)) or isinstance(x, np.ndarray) and x.dtype.kind in "USO"
 
 
 def convert_to_numpy(x: TensorLike) -> Array:
