@@ -18,12 +18,12 @@ from kerasish.data.elements import (
     stack,
     with_rows,
 )
-from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, Node, Through
+from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, DataNode, Through
 from kerasish.data.sources import unbatched_specs
 from kerasish.typing import Array
 
 
-class BatchNode(Node):
+class BatchNode(DataNode):
     """Batches of `size` elements; the last one may be smaller, or is dropped.
 
     Args:
@@ -36,7 +36,7 @@ class BatchNode(Node):
     orders_input = True
 
     def __init__(
-        self, source: Node, size: int, drops: bool,
+        self, source: DataNode, size: int, drops: bool,
         collate: Callable[[list[Any]], Any] | None = None,
     ) -> None:  # fmt: skip
         self.inputs, self._size, self._drops = (source,), size, drops
@@ -120,10 +120,10 @@ class _BatchCursor(Through):
         self.source.restore(place)
 
 
-class UnbatchNode(Node):
+class UnbatchNode(DataNode):
     """The rows of batches, each an element."""
 
-    def __init__(self, source: Node) -> None:
+    def __init__(self, source: DataNode) -> None:
         self.inputs = (source,)
 
     def cardinality(self) -> int:
@@ -202,10 +202,10 @@ class _RowCursor(Cursor):
         self._source.close()
 
 
-class RebatchNode(Node):
+class RebatchNode(DataNode):
     """Batches of another size: rows of the batches of a node, joined again in other numbers."""
 
-    def __init__(self, source: Node, size: int, drops: bool) -> None:
+    def __init__(self, source: DataNode, size: int, drops: bool) -> None:
         self.inputs, self._size, self._drops = (source,), size, drops
 
     def cardinality(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 
 from kerasish.data.cache_file import CacheReader, CacheWriter
 from kerasish.data.elements import read_only
-from kerasish.data.node import END, Cursor, Node, PlaceCursor, Selection, chain
+from kerasish.data.node import END, Cursor, DataNode, PlaceCursor, Selection, chain
 from kerasish.typing import Array
 
 
@@ -22,7 +22,7 @@ class CacheNode(Selection):
         path: the file; "" keeps the elements in memory.
     """
 
-    def __init__(self, source: Node, path: str) -> None:
+    def __init__(self, source: DataNode, path: str) -> None:
         self.inputs, self.path = (source,), path
         self._kept: list[Any] | CacheReader | None = None
 

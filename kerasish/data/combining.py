@@ -15,7 +15,7 @@ from kerasish.data.node import (
     UNKNOWN_CARDINALITY,
     Counting,
     Cursor,
-    Node,
+    DataNode,
     Seed,
     Selection,
     chain,
@@ -27,7 +27,7 @@ from kerasish.typing import Array, Structure
 class ConcatenateNode(Selection):
     """The elements of several nodes, one node after the other."""
 
-    def __init__(self, sources: tuple[Node, ...]) -> None:
+    def __init__(self, sources: tuple[DataNode, ...]) -> None:
         self.inputs = sources
 
     def cardinality(self) -> int:
@@ -46,7 +46,7 @@ class ConcatenateNode(Selection):
 
 
 class _ConcatenateCursor(Cursor):
-    def __init__(self, nodes: tuple[Node, ...], number: int) -> None:
+    def __init__(self, nodes: tuple[DataNode, ...], number: int) -> None:
         self._nodes, self._number = nodes, number
         self._at = 0
         self._source = nodes[0].open(number)
@@ -80,7 +80,7 @@ class _ConcatenateCursor(Cursor):
         self._source.close()
 
 
-class ZipNode(Node):
+class ZipNode(DataNode):
     """Elements of several nodes side by side, in a structure; the shortest ends it."""
 
     def __init__(self, structure: Structure) -> None:
@@ -110,7 +110,7 @@ class ZipNode(Node):
 
 
 def _arranged(structure: Structure, parts: Any) -> Any:
-    if isinstance(structure, Node):
+    if isinstance(structure, DataNode):
         return next(parts)
     if isinstance(structure, Mapping):
         return {key: _arranged(part, parts) for key, part in structure.items()}
@@ -120,7 +120,7 @@ def _arranged(structure: Structure, parts: Any) -> Any:
 class _ZipCursor(Cursor):
     def __init__(self, cursors: list[Cursor], structure: Structure) -> None:
         self._cursors, self._structure = cursors, structure
-        self._plain = type(structure) is tuple and all(isinstance(n, Node) for n in structure)
+        self._plain = type(structure) is tuple and all(isinstance(n, DataNode) for n in structure)
         self.columnar = all(cursor.columnar for cursor in cursors)
 
     def _put(self, parts: list[Any]) -> Any:
@@ -160,10 +160,10 @@ class _ZipCursor(Cursor):
             cursor.close()
 
 
-class EnumerateNode(Node):
+class EnumerateNode(DataNode):
     """Pairs of (number, element), numbers int64 from `start` on."""
 
-    def __init__(self, source: Node, start: int) -> None:
+    def __init__(self, source: DataNode, start: int) -> None:
         self.inputs, self._start = (source,), start
 
     def cardinality(self) -> int:
@@ -198,7 +198,9 @@ class SampleNode(Selection):
         ends: whether the first node that ends ends it; else it is left out from then on.
     """
 
-    def __init__(self, sources: tuple[Node, ...], weights: Array, seed: Seed, ends: bool) -> None:
+    def __init__(
+        self, sources: tuple[DataNode, ...], weights: Array, seed: Seed, ends: bool
+    ) -> None:
         self.inputs, self.seed, self._ends = sources, seed, ends
         self._weights = weights
 

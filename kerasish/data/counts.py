@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.data.node import END, Cursor, Node, Selection, Through
+from kerasish.data.node import END, Cursor, DataNode, Selection, Through
 from kerasish.typing import Array
 
 
@@ -39,7 +39,7 @@ def batch_count(elements: int, size: int, drops: bool) -> int:
 class CountNode(Selection):
     """The elements of a node that are known to be `count`; another number is an error."""
 
-    def __init__(self, source: Node, count: int) -> None:
+    def __init__(self, source: DataNode, count: int) -> None:
         self.inputs, self._count = (source,), count
 
     @property

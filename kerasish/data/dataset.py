@@ -12,7 +12,7 @@ from kerasish.data.batch_verbs import BatchVerbs
 from kerasish.data.combining import SampleNode, ZipNode
 from kerasish.data.element_verbs import ElementVerbs
 from kerasish.data.elements import to_element
-from kerasish.data.node import Node, seed_of
+from kerasish.data.node import DataNode, seed_of
 from kerasish.data.pipeline import Pipeline
 from kerasish.data.sources import RangeNode, SingleNode, generator_node, slices
 from kerasish.data.tables import csv_node, frame_node, parquet_node
@@ -54,8 +54,8 @@ class Dataset(ElementVerbs, BatchVerbs):
         [((4, 1), [0, 1, 2, 3]), ((2, 1), [4, 5])]
     """
 
-    def __init__(self, node: Node) -> None:
-        if not isinstance(node, Node):
+    def __init__(self, node: DataNode) -> None:
+        if not isinstance(node, DataNode):
             raise TypeError(
                 f"Dataset: got {type(node).__name__}. Use Dataset.from_tensor_slices(arrays), "
                 "from_generator(function) or range(n)."

@@ -11,7 +11,7 @@ from kerasish.data.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Cursor,
-    Node,
+    DataNode,
     first_element,
     named,
     place_error,
@@ -22,7 +22,7 @@ from kerasish.data.selecting import call
 from kerasish.typing import Array
 
 
-class InterleaveNode(Node):
+class InterleaveNode(DataNode):
     """Elements of several data sets in turn, `block` elements of each.
 
     Args:
@@ -35,7 +35,7 @@ class InterleaveNode(Node):
     """
 
     def __init__(
-        self, source: Node, function: Callable[..., Any], cycle: int, block: int, threads: bool,
+        self, source: DataNode, function: Callable[..., Any], cycle: int, block: int, threads: bool,
         text: str = "interleave",
     ) -> None:  # fmt: skip
         self.inputs, self.function = (source,), function
@@ -52,7 +52,7 @@ class InterleaveNode(Node):
     def spec(self) -> Any:
         return self.made_of(first_element(self.inputs[0], self), 0, 0).spec()
 
-    def made_of(self, element: Any, number: int, made: int) -> Node:
+    def made_of(self, element: Any, number: int, made: int) -> DataNode:
         """Return the node of the data set that the function makes of an element.
 
         Args:
@@ -63,7 +63,7 @@ class InterleaveNode(Node):
         with config.seeded((self.seed.value * 1_000_003 + number) * 1_000_003 + made):
             dataset = call(self.function, element)
         node = getattr(dataset, "node", None)
-        if not isinstance(node, Node):
+        if not isinstance(node, DataNode):
             raise TypeError(
                 f"{self.describe()}: the function must return a Dataset, got "
                 f"{type(dataset).__name__}. Use map() for a function that returns an element."

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.data.elements import to_element, to_elements
-from kerasish.data.node import END, Counting, Cursor, Node, Seed, named
+from kerasish.data.node import END, Counting, Cursor, DataNode, Seed, named
 from kerasish.data.selecting import call
 from kerasish.data.threads import Workers
 from kerasish.engine.data.streams import add_place
@@ -19,7 +19,7 @@ from kerasish.typing import Array
 _MOST_PER_TASK = 16
 
 
-class MapNode(Node):
+class MapNode(DataNode):
     """What a function returns for each element.
 
     Args:
@@ -33,7 +33,7 @@ class MapNode(Node):
     orders_input = True
 
     def __init__(
-        self, source: Node, function: Callable[..., Any], workers: int, seed: Seed | None = None
+        self, source: DataNode, function: Callable[..., Any], workers: int, seed: Seed | None = None
     ) -> None:
         self.inputs, self.function, self.workers = (source,), function, workers
         self.seed = seed

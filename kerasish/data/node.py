@@ -74,7 +74,7 @@ class Cursor:
         """End threads and release files. Closing twice does no harm."""
 
 
-class Node:
+class DataNode:
     """A step of a pipeline: where elements come from, or what is done with those of its inputs.
 
     Nodes are immutable and shared by all data sets that are made from them.
@@ -86,7 +86,7 @@ class Node:
         names_inputs: whether `describe` describes the inputs too.
     """
 
-    inputs: tuple[Node, ...] = ()
+    inputs: tuple[DataNode, ...] = ()
     rereads = False
     orders_input = False
     names_inputs = False
@@ -121,10 +121,10 @@ class Node:
         """Return a checksum of data in memory, "" where there is none."""
         return ""
 
-    def walk(self) -> Iterator[Node]:
+    def walk(self) -> Iterator[DataNode]:
         """Yield this node and all those that it reads, each once."""
         seen: set[int] = set()
-        waiting: list[Node] = [self]
+        waiting: list[DataNode] = [self]
         while waiting:
             node = waiting.pop()
             if id(node) not in seen:
@@ -133,7 +133,7 @@ class Node:
                 waiting.extend(node.inputs)
 
 
-def first_element(node: Node, reader: Node) -> Any:
+def first_element(node: DataNode, reader: DataNode) -> Any:
     """Return the first element of a node; `reader` is the node whose spec depends on it."""
     cursor = node.open(0)
     try:
@@ -145,7 +145,7 @@ def first_element(node: Node, reader: Node) -> Any:
     return element
 
 
-class Selection(Node):
+class Selection(DataNode):
     """A step whose elements are elements of its first input, unchanged."""
 
     def spec(self) -> Any:
@@ -348,15 +348,15 @@ def evenly(order: Array | None, count: int) -> Array:
     return np.arange(count, dtype=np.int64) if order is None else order
 
 
-def only_inputs(structure: Structure) -> tuple[Node, ...]:
+def only_inputs(structure: Structure) -> tuple[DataNode, ...]:
     """Return the nodes in a nested structure as a tuple."""
-    if isinstance(structure, Node):
+    if isinstance(structure, DataNode):
         return (structure,)
     parts = structure.values() if isinstance(structure, dict) else structure
     return tuple(node for part in parts for node in only_inputs(part))
 
 
-def chain(node: Node) -> str:
+def chain(node: DataNode) -> str:
     """Return the description of a node and of those before it."""
     before = chain(node.inputs[0]) + "." if node.inputs and not node.names_inputs else ""
     return before + node.describe()

@@ -11,7 +11,7 @@ import numpy as np
 from kerasish import tree
 from kerasish.data.counts import batch_count
 from kerasish.data.elements import TensorSpec, leaf_shape, map_specs, stack
-from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, Node, Numbered, Through, named
+from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, DataNode, Numbered, Through, named
 from kerasish.data.selecting import call
 from kerasish.errors import ShapeError
 from kerasish.typing import Array, Structure
@@ -117,10 +117,12 @@ def _flat_up_to(like: Any, given: Any) -> list[Any]:
     return [given]
 
 
-class PaddedBatchNode(Node):
+class PaddedBatchNode(DataNode):
     """Batches of `size` elements, padded to one shape."""
 
-    def __init__(self, source: Node, size: int, padding: Padding, drops: bool, text: str) -> None:
+    def __init__(
+        self, source: DataNode, size: int, padding: Padding, drops: bool, text: str
+    ) -> None:
         self.inputs, self._size, self._padding = (source,), size, padding
         self._drops, self._text = drops, text
 
@@ -165,7 +167,7 @@ class _PaddedBatchCursor(Through):
         return batch_count(number, self._size, self._drops)
 
 
-class BucketNode(Node):
+class BucketNode(DataNode):
     """Batches of elements of similar length.
 
     Args:
@@ -179,7 +181,7 @@ class BucketNode(Node):
     """
 
     def __init__(
-        self, source: Node, length: Callable[..., Any], bounds: Sequence[int],
+        self, source: DataNode, length: Callable[..., Any], bounds: Sequence[int],
         sizes: Sequence[int], padding: Padding | None, to_bound: bool, drops: bool,
     ) -> None:  # fmt: skip
         self.inputs, self.length, self.bounds, self.sizes = (source,), length, bounds, sizes

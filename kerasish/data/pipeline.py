@@ -15,7 +15,7 @@ from kerasish.data.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Cursor,
-    Node,
+    DataNode,
     Seed,
     chain,
 )
@@ -47,7 +47,7 @@ class DatasetIterator(Iterator[Any]):
         [4, 9, 16]
     """
 
-    def __init__(self, node: Node, number: int = 0, wrapped: bool = True) -> None:
+    def __init__(self, node: DataNode, number: int = 0, wrapped: bool = True) -> None:
         self._node, self._number, self._wrapped = node, number, wrapped
         self._cursor: Cursor | None = node.open(number)
         self._over = False
@@ -138,13 +138,13 @@ class DatasetIterator(Iterator[Any]):
         )
 
 
-def drawn_seeds(node: Node) -> list[Seed]:
+def drawn_seeds(node: DataNode) -> list[Seed]:
     """Return the seeds in a pipeline that the user did not give, in a fixed order."""
     seeds = [getattr(n, "seed", None) for n in node.walk()]
     return [seed for seed in seeds if isinstance(seed, Seed) and seed.drawn]
 
 
-def restore_seeds(node: Node, values: list[int]) -> None:
+def restore_seeds(node: DataNode, values: list[int]) -> None:
     """Set the drawn seeds of a pipeline.
 
     Raises:
@@ -164,18 +164,18 @@ class Pipeline(DataSource):
         node: the last one.
     """
 
-    def __init__(self, node: Node) -> None:
+    def __init__(self, node: DataNode) -> None:
         self._node = node
         self._passes = 0
         self.class_names: list[str] | None = None
         self.file_paths: list[str] | None = None
 
     @property
-    def node(self) -> Node:
+    def node(self) -> DataNode:
         """The last node of the chain."""
         return self._node
 
-    def then(self, node: Node) -> Self:
+    def then(self, node: DataNode) -> Self:
         """Return a data set that ends with a node, with this one's class names."""
         made = type(self)(node)
         made.class_names = self.class_names

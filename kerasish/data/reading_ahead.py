@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from kerasish.data.node import AUTOTUNE, END, Cursor, Node, Selection
+from kerasish.data.node import AUTOTUNE, END, Cursor, DataNode, Selection
 from kerasish.data.threads import Ahead
 from kerasish.typing import Array
 
@@ -21,7 +21,7 @@ class PrefetchNode(Selection):
 
     orders_input = True
 
-    def __init__(self, source: Node, depth: int) -> None:
+    def __init__(self, source: DataNode, depth: int) -> None:
         self.inputs = (source,)
         self._depth = _DEFAULT_DEPTH if depth == AUTOTUNE else depth
 

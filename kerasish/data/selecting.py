@@ -11,7 +11,7 @@ from kerasish.data.node import (
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
     Cursor,
-    Node,
+    DataNode,
     Passing,
     Selection,
     Through,
@@ -29,7 +29,7 @@ class TakeNode(Selection):
 
     orders_input = True
 
-    def __init__(self, source: Node, count: int) -> None:
+    def __init__(self, source: DataNode, count: int) -> None:
         self.inputs, self._count = (source,), count
 
     def cardinality(self) -> int:
@@ -71,7 +71,7 @@ class SkipNode(Selection):
 
     orders_input = True
 
-    def __init__(self, source: Node, count: int) -> None:
+    def __init__(self, source: DataNode, count: int) -> None:
         self.inputs, self._count = (source,), count
 
     def cardinality(self) -> int:
@@ -129,7 +129,7 @@ class ShardNode(Selection):
 
     orders_input = True
 
-    def __init__(self, source: Node, count: int, index: int) -> None:
+    def __init__(self, source: DataNode, count: int, index: int) -> None:
         self.inputs, self._count, self._index = (source,), count, index
 
     def cardinality(self) -> int:
@@ -164,7 +164,7 @@ class _ShardCursor(Through):
 class RepeatNode(Selection):
     """Several passes one after the other; without end for count -1."""
 
-    def __init__(self, source: Node, count: int) -> None:
+    def __init__(self, source: DataNode, count: int) -> None:
         self.inputs, self._count = (source,), count
 
     def cardinality(self) -> int:
@@ -184,7 +184,7 @@ class RepeatNode(Selection):
 
 
 class _RepeatCursor(Cursor):
-    def __init__(self, node: Node, first: int, count: int) -> None:
+    def __init__(self, node: DataNode, first: int, count: int) -> None:
         self._node, self._first, self._count = node, first, count
         self._pass = 0
         self._read = False  # whether this pass has given an element
@@ -267,7 +267,7 @@ class _RepeatCursor(Cursor):
 class FilterNode(Selection):
     """The elements for which a function is true; with `ends`, those before the first other one."""
 
-    def __init__(self, source: Node, predicate: Callable[..., Any], ends: bool = False) -> None:
+    def __init__(self, source: DataNode, predicate: Callable[..., Any], ends: bool = False) -> None:
         self.inputs, self._predicate, self._ends = (source,), predicate, ends
 
     def cardinality(self) -> int:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.data.node import END, Cursor, Node, Numbered, Passing, Seed, Selection
+from kerasish.data.node import END, Cursor, DataNode, Numbered, Passing, Seed, Selection
 from kerasish.data.orders import Draws, buffer_order
 from kerasish.typing import Array
 
@@ -23,7 +23,7 @@ class ShuffleNode(Selection):
         reshuffles: whether each pass has an order of its own.
     """
 
-    def __init__(self, source: Node, buffer: int, seed: Seed, reshuffles: bool) -> None:
+    def __init__(self, source: DataNode, buffer: int, seed: Seed, reshuffles: bool) -> None:
         self.inputs = (source,)
         self.buffer, self.seed, self._reshuffles = buffer, seed, reshuffles
 

@@ -21,7 +21,7 @@ from kerasish.data.node import (
     END,
     INFINITE_CARDINALITY,
     Cursor,
-    Node,
+    DataNode,
     PlaceCursor,
     named,
     place_error,
@@ -33,7 +33,7 @@ from kerasish.tensor import Tensor, Variable, to_numpy
 from kerasish.typing import Array, Structure
 
 
-class RowsNode(Node):
+class RowsNode(DataNode):
     """The rows of something that reads them by number, many at once.
 
     Args:
@@ -260,7 +260,7 @@ class RangeNode(RowsNode):
         return RangeNode, (self._numbers,)
 
 
-class SingleNode(Node):
+class SingleNode(DataNode):
     """One element."""
 
     def __init__(self, element: Structure) -> None:
@@ -286,7 +286,7 @@ class SingleNode(Node):
         return "from_tensors()"
 
 
-class GeneratorNode(Node):
+class GeneratorNode(DataNode):
     """The elements of an iterator that a function makes for each pass.
 
     Args:

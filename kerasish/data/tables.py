@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.data.elements import cut, join, row_of, spec_of
-from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, Node
+from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, DataNode
 from kerasish.data.sources import RowsNode, slices, unbatched_specs
 from kerasish.engine.data.tables import arrow_to_numpy, column_names, columns_of, is_table
 from kerasish.typing import Array, PathLike
@@ -69,7 +69,7 @@ def frame_node(
     return slices(chosen.element(columns_of(table, names)))
 
 
-class FileRowsNode(Node):
+class FileRowsNode(DataNode):
     """Rows of files that are read from their beginning, in parts.
 
     Args:

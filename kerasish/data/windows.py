@@ -6,13 +6,13 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasish.data.elements import spec_of
-from kerasish.data.node import END, Cursor, Node, Numbered, PlaceCursor
+from kerasish.data.node import END, Cursor, DataNode, Numbered, PlaceCursor
 from kerasish.typing import Array, Structure
 
 _EVERY = 64  # elements between two remembered places
 
 
-class ListNode(Node):
+class ListNode(DataNode):
     """Elements in a list."""
 
     def __init__(self, elements: list[Any]) -> None:
@@ -44,7 +44,7 @@ class _ListCursor(PlaceCursor):
         return self._elements[self._at - 1]
 
 
-class WindowNode(Node):
+class WindowNode(DataNode):
     """Windows of elements, each a data set, or a structure of data sets.
 
     Args:
@@ -57,8 +57,8 @@ class WindowNode(Node):
     """
 
     def __init__(
-        self, source: Node, size: int, shift: int, stride: int, drops: bool,
-        make: Callable[[Node], Any],
+        self, source: DataNode, size: int, shift: int, stride: int, drops: bool,
+        make: Callable[[DataNode], Any],
     ) -> None:  # fmt: skip
         self.inputs, self.size, self.shift, self.stride = (source,), size, shift, stride
         self.drops, self.make = drops, make

@@ -10,7 +10,13 @@ from ml_dtypes import bfloat16
 
 from kerasish.backends.static.codegen import arguments, cost, driver
 from kerasish.backends.static.codegen.arguments import Operand
-from kerasish.backends.static.codegen.description import Kernel, KernelBuilder, Node, Output, verify
+from kerasish.backends.static.codegen.description import (
+    Kernel,
+    KernelBuilder,
+    LoopNode,
+    Output,
+    verify,
+)
 from kerasish.backends.static.machine import machine_code
 from kerasish.errors import UnknownNameError
 from kerasish.ops.random import random_bits
@@ -729,7 +735,7 @@ def test_wrong_structures_are_refused():
     with pytest.raises(ValueError, match="scalars and columns"):
         k.build()
     with pytest.raises(ValueError, match="earlier"):
-        verify(Kernel((), (Node("exp", (3,), "float32"),), (Output(0, "float32"),)))
+        verify(Kernel((), (LoopNode("exp", (3,), "float32"),), (Output(0, "float32"),)))
     with pytest.raises(ValueError, match="operands"):
         arguments.pack(softmax_kernel(), [0], table=0, columns=1)
 

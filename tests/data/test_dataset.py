@@ -614,7 +614,7 @@ for _ in Dataset.range(3).map(hang, num_parallel_calls=2).prefetch(1):
     process = subprocess.Popen(
         [sys.executable, "-c", code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     )
-    assert process.stdout.readline() == "begun\n"
+    assert process.stdout.readline().startswith("begun")  # two threads may write at once
     process.send_signal(signal.SIGINT)
     _, errors = process.communicate(timeout=30)
     assert "KeyboardInterrupt" in errors

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from kerasish.backends.static.codegen import memory, scalars
-from kerasish.backends.static.codegen.description import Node
+from kerasish.backends.static.codegen.description import LoopNode
 from kerasish.backends.static.codegen.part import Share, word
 from kerasish.backends.static.codegen.plan import Loop
 from kerasish.backends.static.machine.assembly import STORED, Value, constant, lane_numbers
@@ -123,7 +123,7 @@ class Body:
         numbers = w.add(start, lane_numbers("int32", self.lanes))
         return scalars.cast(w, numbers, dtype)
 
-    def _random_bits(self, node: Node) -> Value:
+    def _random_bits(self, node: LoopNode) -> Value:
         """The word of element i: word i % 4 of Philox's block i // 4."""
         w = self.w
         element = w.add(w.mul(self.row.r, self.share.columns), self.c)

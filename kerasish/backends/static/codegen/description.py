@@ -99,7 +99,7 @@ class Input:
 
 
 @dataclass(frozen=True)
-class Node:
+class LoopNode:
     """One op: `args` are ids of earlier values, `attrs` sorted (name, value) pairs."""
 
     op: str
@@ -142,7 +142,7 @@ class Kernel:
     """
 
     inputs: tuple[Input, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[LoopNode, ...]
     outputs: tuple[Output, ...]
     rank: int = 1
     segments: bool = False
@@ -179,7 +179,7 @@ class Levels:
         for node in kernel.nodes:
             self._add(node)
 
-    def _add(self, node: Node) -> None:
+    def _add(self, node: LoopNode) -> None:
         args = node.args
         level = join_levels([self.level[a] for a in args])
         phase = max((self.phase[a] for a in args), default=0)
@@ -313,10 +313,10 @@ class KernelBuilder:
     def __init__(self, rank: int = 1, segments: bool = False, lanes: int = 0) -> None:
         self.rank, self.segments, self.lanes = rank, segments, lanes
         self._inputs: list[Input] = []
-        self._nodes: list[Node] = []
+        self._nodes: list[LoopNode] = []
         self._outputs: list[Output] = []
         self._dtypes: list[str] = []
-        self._seen: dict[Node, Symbol] = {}
+        self._seen: dict[LoopNode, Symbol] = {}
 
     def input(
         self,
@@ -396,7 +396,7 @@ class KernelBuilder:
     ) -> Symbol:
         result = result_dtype(name, [a.dtype for a in args], dtype)
         pairs = tuple(sorted((k, _plain(v)) for k, v in attrs.items()))
-        node = Node(name, tuple(a.number for a in args), result, pairs)
+        node = LoopNode(name, tuple(a.number for a in args), result, pairs)
         if node not in self._seen:
             self._nodes.append(node)
             self._dtypes.append(result)
@@ -410,7 +410,7 @@ def _plain(value: Any) -> str | int:
     return f"float:{value.hex()}" if isinstance(value, float) else value
 
 
-def constant_value(node: Node) -> float:
+def constant_value(node: LoopNode) -> float:
     """The number of a constant node."""
     value = node.attr("value")
     if isinstance(value, str):

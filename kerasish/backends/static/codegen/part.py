@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kerasish.backends.static.codegen import arguments as words
 from kerasish.backends.static.codegen import memory, scalars
-from kerasish.backends.static.codegen.description import SIZES, Node, constant_value
+from kerasish.backends.static.codegen.description import SIZES, LoopNode, constant_value
 from kerasish.backends.static.codegen.plan import LoopPlan
 from kerasish.backends.static.machine.assembly import Target, Value, Writer, constant, is_float
 
@@ -117,7 +117,7 @@ class Part:
             self.scalar_values[value] = result
         return self.scalar_values[value]
 
-    def narrow_node(self, node: Node, args: list[Value]) -> Value:
+    def narrow_node(self, node: LoopNode, args: list[Value]) -> Value:
         w = self.w
         if node.op == "constant":
             return constant(constant_value(node), self._computed(node))
@@ -125,7 +125,7 @@ class Part:
             return scalars.cast(w, self._size(node.op), self._computed(node))
         return scalars.apply(w, node, args)
 
-    def _computed(self, node: Node) -> str:
+    def _computed(self, node: LoopNode) -> str:
         return memory.computed(node.dtype)
 
     def _size(self, name: str) -> Value:

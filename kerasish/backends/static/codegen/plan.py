@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from kerasish.backends.static.codegen.description import Kernel, Node, verify
+from kerasish.backends.static.codegen.description import Kernel, LoopNode, verify
 from kerasish.backends.static.codegen.loop_ops import (
     ALL_REDUCTIONS,
     COLUMN_REDUCTIONS,
@@ -82,7 +82,7 @@ class LoopPlan:
         self.spills = [v for loop in self.loops for v in loop.spilled]
 
     # --- questions ---------------------------------------------------------------------------
-    def node(self, value: int) -> Node:
+    def node(self, value: int) -> LoopNode:
         return self.kernel.nodes[value - self.base]
 
     def is_node(self, value: int) -> bool:

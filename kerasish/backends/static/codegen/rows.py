@@ -5,7 +5,7 @@ from __future__ import annotations
 from kerasish.backends.static.codegen import arguments as words
 from kerasish.backends.static.codegen import memory, scalars
 from kerasish.backends.static.codegen.body import Body, RowPlace
-from kerasish.backends.static.codegen.description import Node
+from kerasish.backends.static.codegen.description import LoopNode
 from kerasish.backends.static.codegen.part import Share, State, smallest, word
 from kerasish.backends.static.codegen.plan import Loop
 from kerasish.backends.static.machine.assembly import STORED, Value, constant, is_float
@@ -109,7 +109,7 @@ class Row:
             raise ValueError(f"{node}: reduces a value that is not wide")
         return self.worker.narrow_node(node, [self.narrow(a) for a in node.args])
 
-    def _pick(self, node: Node) -> Value:
+    def _pick(self, node: LoopNode) -> Value:
         number = node.args[0]
         operand = self.kernel.inputs[number]
         column = self._checked_column(node.args[1])

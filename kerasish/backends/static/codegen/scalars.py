@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable
 
 from kerasish.backends.static.codegen import functions, vector_math
-from kerasish.backends.static.codegen.description import Node
+from kerasish.backends.static.codegen.description import LoopNode
 from kerasish.backends.static.machine.assembly import (
     STORED,
     Value,
@@ -50,7 +50,7 @@ _VECTOR_MATH: dict[str, Rule] = {
 }
 
 
-def apply(w: Writer, node: Node, args: list[Value]) -> Value:
+def apply(w: Writer, node: LoopNode, args: list[Value]) -> Value:
     """The value of `node` for these arguments (all of the same number of lanes)."""
     op = node.op
     if op in _PREDICATES:

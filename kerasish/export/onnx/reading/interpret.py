@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.export.onnx.reading.record import MOST_ELEMENTS, Record, decode
-from kerasish.export.onnx.reading.registry import MOST_KNOWN, READERS, Node
+from kerasish.export.onnx.reading.registry import MOST_KNOWN, READERS, OnnxNode
 from kerasish.ops.op import using_engine
 from kerasish.ops.shapes import is_unknown
 
@@ -73,7 +73,7 @@ class Interpreter:
                 raise ValueError(f"the node {kind} reads {missing[0]!r}, which nothing gives")
             given = [values[name] for name in reads]
             opset = self.opsets.get(domain, 1)
-            node = Node(kind, given, attrs, opset, len(writes), self)
+            node = OnnxNode(kind, given, attrs, opset, len(writes), self)
             values.update(zip(writes, self._apply(domain, node, writes)))
         absent = [n for n in self.record["outputs"] if n not in values]
         if absent:
@@ -85,7 +85,7 @@ class Interpreter:
         inner = Interpreter(graph["graph"], self.values, self.opsets, self.call)
         return inner.outputs(inputs)
 
-    def _apply(self, domain: str, node: Node, writes: Sequence[str]) -> list[Any]:
+    def _apply(self, domain: str, node: OnnxNode, writes: Sequence[str]) -> list[Any]:
         self.call.step()
         reader = READERS.get((domain, node.kind))
         if reader is None:
@@ -115,7 +115,7 @@ class NodeError(ValueError):
     """A node of an ONNX graph cannot be computed; the message names it."""
 
 
-def _known(node: Node) -> bool:
+def _known(node: OnnxNode) -> bool:
     """Return whether all inputs of a node are arrays, and no graph inside reads others."""
     if any(isinstance(v, dict) and "graph" in v for v in node.attrs.values()):
         return False

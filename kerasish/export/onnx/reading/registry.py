@@ -22,7 +22,7 @@ class Subgraphs(Protocol):
         """Return the outputs of a graph for values of its inputs."""
 
 
-class Node:
+class OnnxNode:
     """One node with the values of its inputs.
 
     Attributes:
@@ -87,7 +87,7 @@ class Node:
         return None if value is None else [int(n) for n in np.asarray(value).reshape(-1)]
 
 
-Reader = Callable[[Node], Any]
+Reader = Callable[[OnnxNode], Any]
 READERS: dict[tuple[str, str], Reader] = {}
 # (operator, input): inputs whose numbers decide shapes; initializers there are no weights.
 CONSTANT_INPUTS: set[tuple[str, int]] = set()
@@ -98,7 +98,7 @@ FIXED_WEIGHTS: set[tuple[str, int]] = {("BatchNormalization", 3), ("BatchNormali
 def reads(
     *kinds: str, constants: Sequence[int] = (), domain: str = ""
 ) -> Callable[[Reader], Reader]:
-    """Register a function of a `Node` that returns its output, or a list of them.
+    """Register a function of an `OnnxNode` that returns its output, or a list of them.
 
     Args:
         kinds: the operators.

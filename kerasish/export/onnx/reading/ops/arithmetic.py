@@ -11,7 +11,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.export.onnx.reading.registry import (
-    Node,
+    OnnxNode,
     axis_of,
     dtype_of,
     rank_of,
@@ -81,7 +81,7 @@ for _kind, _g in {
 
 
 @reads("Div")
-def _div(n: Node) -> Structure:
+def _div(n: OnnxNode) -> Structure:
     a, b = tensor(n.x), tensor(n.need(1))
     if not is_whole(a):
         return ops.divide(a, b)
@@ -93,13 +93,13 @@ def _div(n: Node) -> Structure:
 
 
 @reads("Mod")
-def _mod(n: Node) -> Structure:
+def _mod(n: OnnxNode) -> Structure:
     a, b = tensor(n.x), tensor(n.need(1))
     return ops.fmod(a, b) if n.attr("fmod", 0) else ops.mod(a, b)
 
 
 @reads("Pow")
-def _pow(n: Node) -> Structure:
+def _pow(n: OnnxNode) -> Structure:
     x, y = tensor(n.x), tensor(n.need(1))
     if x.dtype == y.dtype:
         return ops.power(x, y)
@@ -109,7 +109,7 @@ def _pow(n: Node) -> Structure:
 
 
 @reads("BitShift")
-def _bit_shift(n: Node) -> Structure:
+def _bit_shift(n: OnnxNode) -> Structure:
     f = ops.left_shift if n.attr("direction") == "LEFT" else ops.right_shift
     x, by = tensor(n.x), tensor(n.need(1))
     bits = np.dtype(x.dtype).itemsize * 8
@@ -129,18 +129,18 @@ _several("Sum", ops.add)
 
 
 @reads("Mean")
-def _mean(n: Node) -> Structure:
+def _mean(n: OnnxNode) -> Structure:
     total = functools.reduce(ops.add, [tensor(x) for x in n.inputs])
     return ops.divide(total, ops.cast(len(n.inputs), total.dtype))
 
 
 @reads("Where")
-def _where(n: Node) -> Structure:
+def _where(n: OnnxNode) -> Structure:
     return ops.where(tensor(n.x), tensor(n.need(1)), tensor(n.need(2)))
 
 
 @reads("Clip")
-def _clip(n: Node) -> Structure:
+def _clip(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     low = n.get(1) if n.opset >= 11 else n.attr("min")
     high = n.get(2) if n.opset >= 11 else n.attr("max")
@@ -150,7 +150,7 @@ def _clip(n: Node) -> Structure:
 
 
 @reads("IsInf")
-def _isinf(n: Node) -> Structure:
+def _isinf(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     positive, negative = n.attr("detect_positive", 1), n.attr("detect_negative", 1)
     infinite = ops.isinf(x)
@@ -163,46 +163,46 @@ def _isinf(n: Node) -> Structure:
 
 
 @reads("LeakyRelu")
-def _leaky_relu(n: Node) -> Structure:
+def _leaky_relu(n: OnnxNode) -> Structure:
     return ops.nn.leaky_relu(tensor(n.x), n.attr("alpha", 0.01))
 
 
 @reads("PRelu")
-def _prelu(n: Node) -> Structure:
+def _prelu(n: OnnxNode) -> Structure:
     x, slope = tensor(n.x), tensor(n.need(1))
     return ops.where(ops.greater_equal(x, 0), x, ops.multiply(x, slope))
 
 
 @reads("Elu")
-def _elu(n: Node) -> Structure:
+def _elu(n: OnnxNode) -> Structure:
     return ops.nn.elu(tensor(n.x), n.attr("alpha", 1.0))
 
 
 @reads("Celu")
-def _celu(n: Node) -> Structure:
+def _celu(n: OnnxNode) -> Structure:
     return ops.nn.celu(tensor(n.x), n.attr("alpha", 1.0))
 
 
 @reads("Selu")
-def _selu(n: Node) -> Structure:
+def _selu(n: OnnxNode) -> Structure:
     alpha = n.attr("alpha", 1.67326319217681884765625)
     return ops.multiply(ops.nn.elu(tensor(n.x), alpha), n.attr("gamma", 1.05070102214813232421875))
 
 
 @reads("HardSigmoid")
-def _hard_sigmoid(n: Node) -> Structure:
+def _hard_sigmoid(n: OnnxNode) -> Structure:
     scaled = ops.add(ops.multiply(tensor(n.x), n.attr("alpha", 0.2)), n.attr("beta", 0.5))
     return ops.clip(scaled, 0, 1)
 
 
 @reads("ThresholdedRelu")
-def _thresholded_relu(n: Node) -> Structure:
+def _thresholded_relu(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     return ops.where(ops.greater(x, n.attr("alpha", 1.0)), x, ops.zeros_like(x))
 
 
 @reads("Shrink")
-def _shrink(n: Node) -> Structure:
+def _shrink(n: OnnxNode) -> Structure:
     x, lambd, bias = tensor(n.x), n.attr("lambd", 0.5), n.attr("bias", 0.0)
     zero = ops.zeros_like(x)
     y = ops.where(ops.less(x, -lambd), ops.cast(ops.add(x, bias), x.dtype), zero)
@@ -210,20 +210,20 @@ def _shrink(n: Node) -> Structure:
 
 
 @reads("Gelu")
-def _gelu(n: Node) -> Structure:
+def _gelu(n: OnnxNode) -> Structure:
     return ops.nn.gelu(tensor(n.x), approximate=n.attr("approximate", "none") == "tanh")
 
 
 @reads("Swish")
-def _swish(n: Node) -> Structure:
+def _swish(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     return ops.multiply(x, ops.sigmoid(ops.multiply(x, n.attr("alpha", 1.0))))
 
 
-def _over(f: Callable[[Any, int], Any]) -> Callable[[Node], Any]:
+def _over(f: Callable[[Any, int], Any]) -> Callable[[OnnxNode], Any]:
     """Return a reader of an operator over an axis: before opset 13 over all axes from it on."""
 
-    def read(n: Node) -> Structure:
+    def read(n: OnnxNode) -> Structure:
         x = tensor(n.x)
         if n.opset >= 13:
             return f(x, axis_of(n.attr("axis", -1), rank_of(x)))
@@ -248,7 +248,7 @@ read_by(_over(_hardmax), "Hardmax")
 
 
 @reads("Gemm")
-def _gemm(n: Node) -> Structure:
+def _gemm(n: OnnxNode) -> Structure:
     a, b = tensor(n.x), tensor(n.need(1))
     a = ops.transpose(a) if n.attr("transA", 0) else a
     b = ops.transpose(b) if n.attr("transB", 0) else b
@@ -264,7 +264,7 @@ def _gemm(n: Node) -> Structure:
 
 
 @reads("Einsum")
-def _einsum(n: Node) -> Structure:
+def _einsum(n: OnnxNode) -> Structure:
     return ops.einsum(n.attr("equation"), *(tensor(x) for x in n.inputs))
 
 
@@ -272,12 +272,12 @@ def _einsum(n: Node) -> Structure:
 
 
 @reads("Cast")
-def _cast(n: Node) -> Structure:
+def _cast(n: OnnxNode) -> Structure:
     return converted(tensor(n.x), dtype_named(n.attr("to")))
 
 
 @reads("CastLike")
-def _cast_like(n: Node) -> Structure:
+def _cast_like(n: OnnxNode) -> Structure:
     return converted(tensor(n.x), dtype_of(n.need(1)))
 
 
@@ -287,7 +287,7 @@ def converted(x: Any, dtype: str) -> Any:
 
 
 @reads("BitCast")
-def _bit_cast(n: Node) -> Structure:
+def _bit_cast(n: OnnxNode) -> Structure:
     x, dtype = tensor(n.x), dtype_named(n.attr("to"))
     if x.dtype == dtype:
         return x
@@ -297,12 +297,12 @@ def _bit_cast(n: Node) -> Structure:
 
 
 @reads("Identity")
-def _identity(n: Node) -> Structure:
+def _identity(n: OnnxNode) -> Structure:
     return n.x
 
 
 @reads("Dropout", constants=(1, 2))
-def _dropout(n: Node) -> Structure:
+def _dropout(n: OnnxNode) -> Structure:
     """Return the input: models that are read compute inference."""
     training = n.known(2)
     ratio = n.known(1)

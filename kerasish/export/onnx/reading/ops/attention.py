@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.export.onnx.reading.ops.arithmetic import dtype_named
-from kerasish.export.onnx.reading.registry import Node, check_size, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import OnnxNode, check_size, rank_of, reads, tensor
 from kerasish.ops import dtypes
 from kerasish.typing import Structure
 
@@ -25,7 +25,7 @@ def _heads(x: Any, count: int | None) -> Any:
 
 
 @reads("Attention")
-def _attention(n: Node) -> Structure:
+def _attention(n: OnnxNode) -> Structure:
     query, key, value = (tensor(n.need(i)) for i in range(3))
     rank, dtype = rank_of(query), query.dtype
     q = _heads(query, n.attr("q_num_heads"))
@@ -67,7 +67,7 @@ def _attention(n: Node) -> Structure:
     return [y, *present, shown][: max(n.count, 1)]
 
 
-def _weights(n: Node, logits: Any, dtype: str) -> Any:
+def _weights(n: OnnxNode, logits: Any, dtype: str) -> Any:
     """Return the softmax of logits; rows that attend to nothing are 0."""
     precision = n.attr("softmax_precision")
     wide = ops.cast(logits, dtype_named(precision)) if precision else logits
@@ -82,7 +82,7 @@ def _weights(n: Node, logits: Any, dtype: str) -> Any:
     return ops.cast(weights, dtype)
 
 
-def _masks(n: Node, q: Any, k: Any, past: int) -> tuple[Any, Any]:
+def _masks(n: OnnxNode, q: Any, k: Any, past: int) -> tuple[Any, Any]:
     """Return (truth values, numbers to add) that say which keys a query attends to."""
     targets, sources = int(q.shape[2]), int(k.shape[2])
     allowed = added = None
@@ -122,7 +122,7 @@ def _both(a: Any, b: Any) -> Any:
 
 
 @reads("RotaryEmbedding")
-def _rotary_embedding(n: Node) -> Structure:
+def _rotary_embedding(n: OnnxNode) -> Structure:
     x, cosines, sines = tensor(n.x), tensor(n.need(1)), tensor(n.need(2))
     flat = rank_of(x) == 3
     if flat:
@@ -154,7 +154,7 @@ def _rotary_embedding(n: Node) -> Structure:
 
 
 @reads("CausalConvWithState")
-def _causal_convolution(n: Node) -> Structure:
+def _causal_convolution(n: OnnxNode) -> Structure:
     x, kernel, bias, past = tensor(n.x), tensor(n.need(1)), n.get(2), n.get(3)
     length, width = int(x.shape[2]), int(kernel.shape[2])
     if past is None:
@@ -174,7 +174,7 @@ def _causal_convolution(n: Node) -> Structure:
 # --- losses ---------------------------------------------------------------------------------------
 
 
-def _loss(n: Node, logs: Any, targets: Any, weight: Any) -> Any:
+def _loss(n: OnnxNode, logs: Any, targets: Any, weight: Any) -> Any:
     """Return the negative logarithms of the targets' probabilities, reduced."""
     ignored = n.attr("ignore_index")
     classes = int(logs.shape[1])
@@ -200,12 +200,12 @@ def _loss(n: Node, logs: Any, targets: Any, weight: Any) -> Any:
 
 
 @reads("NegativeLogLikelihoodLoss")
-def _negative_log_likelihood(n: Node) -> Structure:
+def _negative_log_likelihood(n: OnnxNode) -> Structure:
     return _loss(n, tensor(n.x), n.need(1), n.get(2))
 
 
 @reads("SoftmaxCrossEntropyLoss")
-def _softmax_cross_entropy(n: Node) -> Structure:
+def _softmax_cross_entropy(n: OnnxNode) -> Structure:
     logs = ops.log_softmax(tensor(n.x), axis=1)
     return [_loss(n, logs, n.need(1), n.get(2)), logs][: max(n.count, 1)]
 
@@ -214,17 +214,17 @@ def _softmax_cross_entropy(n: Node) -> Structure:
 
 
 @reads("OptionalHasElement")
-def _has_element(n: Node) -> Structure:
+def _has_element(n: OnnxNode) -> Structure:
     return np.array(n.get(0) is not None)
 
 
 @reads("OptionalGetElement")
-def _get_element(n: Node) -> Structure:
+def _get_element(n: OnnxNode) -> Structure:
     return n.x
 
 
 @reads("MelWeightMatrix", constants=(0, 1, 2, 3, 4))
-def _mel_weight_matrix(n: Node) -> Structure:
+def _mel_weight_matrix(n: OnnxNode) -> Structure:
     count, length, rate = (int(np.asarray(n.known(i)).reshape(-1)[0]) for i in range(3))
     low, high = (float(np.asarray(n.known(i)).reshape(-1)[0]) for i in (3, 4))
     dtype = dtypes.array_dtype(dtype_named(n.attr("output_datatype", 1)))

@@ -8,7 +8,14 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.errors import TraceError
-from kerasish.export.onnx.reading.registry import Node, axis_of, check_size, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import (
+    OnnxNode,
+    axis_of,
+    check_size,
+    rank_of,
+    reads,
+    tensor,
+)
 from kerasish.typing import Structure
 
 
@@ -23,7 +30,7 @@ def _number(value: Any) -> Any:
 
 
 @reads("If")
-def _if(n: Node) -> Structure:
+def _if(n: OnnxNode) -> Structure:
     condition = _number(n.x)
     branches = {True: n.attr("then_branch"), False: n.attr("else_branch")}
     if condition is not None:
@@ -37,7 +44,7 @@ def _if(n: Node) -> Structure:
 
 
 @reads("Loop")
-def _loop(n: Node) -> Structure:
+def _loop(n: OnnxNode) -> Structure:
     body = n.attr("body")
     states = [n.get(i) for i in range(2, len(n.inputs))]
     most = None if n.get(0) is None else _number(n.get(0))
@@ -61,7 +68,7 @@ def _loop(n: Node) -> Structure:
     return [*states, *_stacked(rows, n)]
 
 
-def _stacked(rows: list[list[Any]], n: Node) -> list[Any]:
+def _stacked(rows: list[list[Any]], n: OnnxNode) -> list[Any]:
     graph = n.attr("body")["graph"]
     collected = len(graph["outputs"]) - 1 - max(len(n.inputs) - 2, 0)
     if not rows and collected:
@@ -69,7 +76,7 @@ def _stacked(rows: list[list[Any]], n: Node) -> list[Any]:
     return [ops.stack([tensor(row[i]) for row in rows], axis=0) for i in range(collected)]
 
 
-def _open_loop(n: Node, states: list[Any]) -> Any:
+def _open_loop(n: OnnxNode, states: list[Any]) -> Any:
     """Run a loop whose end a trace does not know."""
     body = n.attr("body")
     collected = len(body["graph"]["outputs"]) - 1 - len(states)
@@ -98,7 +105,7 @@ def _open_loop(n: Node, states: list[Any]) -> Any:
 
 
 @reads("Scan")
-def _scan(n: Node) -> Structure:
+def _scan(n: OnnxNode) -> Structure:
     graph = n.attr("body")
     along = int(n.attr("num_scan_inputs"))
     given = [tensor(x) for x in n.inputs if x is not None]
@@ -123,7 +130,7 @@ def _scan(n: Node) -> Structure:
 
 
 def _scanned(
-    n: Node, graph: Any, states: list[Any], rows: list[Any]
+    n: OnnxNode, graph: Any, states: list[Any], rows: list[Any]
 ) -> tuple[list[Any], list[Any]]:
     count = len(states)
 
@@ -135,7 +142,7 @@ def _scanned(
     return list(last), list(collected)
 
 
-def _batched_scan(n: Node, graph: Any, given: list[Any], along: int) -> Any:
+def _batched_scan(n: OnnxNode, graph: Any, given: list[Any], along: int) -> Any:
     """Run Scan of opset 8: the first axis of everything counts examples."""
     states, sequences = given[: len(given) - along], given[len(given) - along :]
     every = []

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import Node, axis_of, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import OnnxNode, axis_of, rank_of, reads, tensor
 from kerasish.ops.arrays.scatter import combine_at
 from kerasish.ops.basic.indexing import add_at, read_at, write_at
 from kerasish.typing import Structure
@@ -20,7 +20,7 @@ def wrapped(indices: Any, size: int) -> Any:
 
 
 @reads("Gather")
-def _gather(n: Node) -> Structure:
+def _gather(n: OnnxNode) -> Structure:
     x = n.x
     axis = axis_of(n.attr("axis", 0), rank_of(x))
     if isinstance(x, np.ndarray) and isinstance(n.need(1), np.ndarray):
@@ -30,7 +30,7 @@ def _gather(n: Node) -> Structure:
 
 
 @reads("GatherElements")
-def _gather_elements(n: Node) -> Structure:
+def _gather_elements(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     axis = axis_of(n.attr("axis", 0), rank_of(x))
     indices = wrapped(n.need(1), x.shape[axis])
@@ -47,7 +47,7 @@ def _positions(indices: Any, sizes: Any) -> Any:
 
 
 @reads("GatherND")
-def _gather_nd(n: Node) -> Structure:
+def _gather_nd(n: OnnxNode) -> Structure:
     x, indices, batch = tensor(n.x), tensor(n.need(1)), n.attr("batch_dims", 0)
     count = int(indices.shape[-1])
     if not batch:
@@ -72,14 +72,14 @@ def _put(x: Any, places: Any, updates: Any, how: str) -> Any:
 
 
 @reads("ScatterND")
-def _scatter_nd(n: Node) -> Structure:
+def _scatter_nd(n: OnnxNode) -> Structure:
     x, indices, updates = tensor(n.x), n.need(1), tensor(n.need(2))
     count = int(indices.shape[-1])
     return _put(x, _positions(indices, x.shape[:count]), updates, n.attr("reduction", "none"))
 
 
 @reads("ScatterElements", "Scatter")
-def _scatter_elements(n: Node) -> Structure:
+def _scatter_elements(n: OnnxNode) -> Structure:
     x, updates = tensor(n.x), tensor(n.need(2))
     axis = axis_of(n.attr("axis", 0), rank_of(x))
     indices = wrapped(n.need(1), x.shape[axis])
@@ -94,7 +94,7 @@ def _scatter_elements(n: Node) -> Structure:
 
 
 @reads("TensorScatter")
-def _tensor_scatter(n: Node) -> Structure:
+def _tensor_scatter(n: OnnxNode) -> Structure:
     past, update = tensor(n.x), tensor(n.need(1))
     axis = axis_of(n.attr("axis", -2), rank_of(past))
     size, count = int(past.shape[axis]), int(update.shape[axis])
@@ -118,7 +118,7 @@ def _tensor_scatter(n: Node) -> Structure:
 
 
 @reads("TopK", constants=(1,))
-def _top_k(n: Node) -> Structure:
+def _top_k(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     axis = axis_of(n.attr("axis", -1), rank_of(x))
     k = int((n.ints(1, "k") or [0])[0])
@@ -140,7 +140,7 @@ def _extreme(kind: str) -> None:
     f = ops.argmax if kind == "ArgMax" else ops.argmin
 
     @reads(kind)
-    def read(n: Node) -> Structure:
+    def read(n: OnnxNode) -> Structure:
         x = tensor(n.x)
         axis = axis_of(n.attr("axis", 0), rank_of(x))
         if n.attr("select_last_index", 0):
@@ -160,13 +160,13 @@ _extreme("ArgMin")
 
 
 @reads("NonZero", constants=(0,))
-def _non_zero(n: Node) -> Structure:
+def _non_zero(n: OnnxNode) -> Structure:
     x = n.known(0)
     return np.stack(np.nonzero(x)).astype("int64") if x.ndim else np.zeros((0, 1), "int64")
 
 
 @reads("Compress", constants=(1,))
-def _compress(n: Node) -> Structure:
+def _compress(n: OnnxNode) -> Structure:
     x, condition = tensor(n.x), n.known(1)
     places = np.nonzero(condition)[0].astype("int32")
     if n.attr("axis") is None:
@@ -175,7 +175,7 @@ def _compress(n: Node) -> Structure:
 
 
 @reads("Unique", constants=(0,))
-def _unique(n: Node) -> Structure:
+def _unique(n: OnnxNode) -> Structure:
     x, axis = n.known(0), n.attr("axis")
     values, first, inverse, counts = np.unique(
         x, return_index=True, return_inverse=True, return_counts=True, axis=axis
@@ -190,7 +190,7 @@ def _unique(n: Node) -> Structure:
 
 
 @reads("NonMaxSuppression", constants=(0, 1, 2, 3, 4))
-def _non_max_suppression(n: Node) -> Structure:
+def _non_max_suppression(n: OnnxNode) -> Structure:
     boxes, scores = n.known(0), n.known(1)
     most, overlap, least = (n.known(i) for i in (2, 3, 4))
     count = 0 if most is None else int(np.asarray(most).reshape(-1)[0])

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import Node, axis_of, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import OnnxNode, axis_of, rank_of, reads, tensor
 from kerasish.typing import Structure
 
 MOST_ADDED = 1024  # channels
@@ -18,7 +18,7 @@ def _along(v: Any, x: Any) -> Any:
 
 
 @reads("BatchNormalization")
-def _batch_normalization(n: Node) -> Structure:
+def _batch_normalization(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     scale, bias, mean, variance = (_along(n.need(i), x) for i in range(1, 5))
     epsilon = n.attr("epsilon", 1e-5)
@@ -50,13 +50,13 @@ def standardized(x: Any, axes: tuple[int, ...], epsilon: float) -> tuple[Any, An
 
 
 @reads("InstanceNormalization")
-def _instance_normalization(n: Node) -> Structure:
+def _instance_normalization(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     y, _, _ = standardized(x, tuple(range(2, rank_of(x))), n.attr("epsilon", 1e-5))
     return ops.add(ops.multiply(y, _along(n.need(1), x)), _along(n.need(2), x))
 
 
-def _last_axes(n: Node) -> tuple[Any, Any, tuple[int, ...]]:
+def _last_axes(n: OnnxNode) -> tuple[Any, Any, tuple[int, ...]]:
     """Return (the input, it in at least 32 bits, its axes from the attribute `axis` on)."""
     x = tensor(n.x)
     wide = ops.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
@@ -64,7 +64,7 @@ def _last_axes(n: Node) -> tuple[Any, Any, tuple[int, ...]]:
 
 
 @reads("LayerNormalization")
-def _layer_normalization(n: Node) -> Structure:
+def _layer_normalization(n: OnnxNode) -> Structure:
     x, wide, axes = _last_axes(n)
     y, mean, inverse = standardized(wide, axes, n.attr("epsilon", 1e-5))
     y = ops.multiply(ops.cast(y, x.dtype), tensor(n.need(1)))
@@ -74,7 +74,7 @@ def _layer_normalization(n: Node) -> Structure:
 
 
 @reads("RMSNormalization")
-def _rms_normalization(n: Node) -> Structure:
+def _rms_normalization(n: OnnxNode) -> Structure:
     x, wide, axes = _last_axes(n)
     mean = ops.mean(ops.square(wide), axes, keepdims=True)
     y = ops.multiply(wide, ops.rsqrt(ops.add(mean, n.attr("epsilon", 1e-5))))
@@ -82,7 +82,7 @@ def _rms_normalization(n: Node) -> Structure:
 
 
 @reads("GroupNormalization")
-def _group_normalization(n: Node) -> Structure:
+def _group_normalization(n: OnnxNode) -> Structure:
     x, groups = tensor(n.x), int(n.attr("num_groups"))
     shape = x.shape
     parts = ops.reshape(x, (shape[0], groups, -1))
@@ -95,7 +95,7 @@ def _group_normalization(n: Node) -> Structure:
 
 
 @reads("LRN")
-def _lrn(n: Node) -> Structure:
+def _lrn(n: OnnxNode) -> Structure:
     x, size = tensor(n.x), int(n.attr("size"))
     if not 1 <= size <= MOST_ADDED:
         raise ValueError(f"a size of {size} channels")
@@ -111,7 +111,7 @@ def _lrn(n: Node) -> Structure:
 
 
 @reads("LpNormalization")
-def _lp_normalization(n: Node) -> Structure:
+def _lp_normalization(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     axis = axis_of(n.attr("axis", -1), rank_of(x))
     if n.attr("p", 2) == 1:
@@ -123,7 +123,7 @@ def _lp_normalization(n: Node) -> Structure:
 
 
 @reads("DepthToSpace")
-def _depth_to_space(n: Node) -> Structure:
+def _depth_to_space(n: OnnxNode) -> Structure:
     x, block = tensor(n.x), int(n.attr("blocksize"))
     batch, channels, height, width = x.shape
     depth = channels // block**2
@@ -137,7 +137,7 @@ def _depth_to_space(n: Node) -> Structure:
 
 
 @reads("SpaceToDepth")
-def _space_to_depth(n: Node) -> Structure:
+def _space_to_depth(n: OnnxNode) -> Structure:
     x, block = tensor(n.x), int(n.attr("blocksize"))
     batch, channels, height, width = x.shape
     tall, wide = height // block, width // block

@@ -10,7 +10,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.export.onnx.reading.registry import (
-    Node,
+    OnnxNode,
     axis_of,
     check_size,
     rank_of,
@@ -23,7 +23,7 @@ from kerasish.typing import Structure
 
 
 @reads("Upsample", constants=(1,))
-def _upsample(n: Node) -> Structure:
+def _upsample(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     given = n.known(1)
     scales = [float(s) for s in (n.attr("scales") if given is None else given.reshape(-1))]
@@ -32,7 +32,7 @@ def _upsample(n: Node) -> Structure:
 
 
 @reads("Resize", constants=(1, 2, 3))
-def _resize(n: Node) -> Structure:
+def _resize(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     rank = rank_of(x)
     axes = [axis_of(a, rank) for a in n.attr("axes") or range(rank)]
@@ -60,7 +60,7 @@ def _resize(n: Node) -> Structure:
 
 
 def _resized(
-    n: Node, x: Any, axes: list[int], sizes: list[int], scales: list[float], roi: Any,
+    n: OnnxNode, x: Any, axes: list[int], sizes: list[int], scales: list[float], roi: Any,
     transformation: str, nearest: str,
 ) -> Any:  # fmt: skip
     """Return x with each axis multiplied by the weights of its samples."""
@@ -122,7 +122,7 @@ def _places(old: int, size: int, scale: float, kind: str, ends: tuple[float, flo
     raise ValueError(f"there is no coordinate_transformation_mode {kind!r}")
 
 
-def _weights(n: Node, at: Any, old: int, scale: float, mode: str, nearest: str) -> Any:
+def _weights(n: OnnxNode, at: Any, old: int, scale: float, mode: str, nearest: str) -> Any:
     """Return the matrix (new size, old size) of an axis."""
     rows = np.arange(len(at))
     weights = np.zeros((len(at), old))
@@ -151,7 +151,7 @@ def _cubic(d: Any, a: float) -> Any:
     return np.where(d <= 1, near, np.where(d < 2, far, 0))
 
 
-def _sampled(at: Any, old: int, radius: int, kernel: Any, scale: float, n: Node) -> Any:
+def _sampled(at: Any, old: int, radius: int, kernel: Any, scale: float, n: OnnxNode) -> Any:
     """Return the weights of a kernel around places; those beyond the edge go to the edge."""
     exclude = bool(n.attr("exclude_outside", 0))
     weights = np.zeros((len(at), old))
@@ -178,7 +178,7 @@ def _sampled(at: Any, old: int, radius: int, kernel: Any, scale: float, n: Node)
 
 
 @reads("AffineGrid", constants=(1,))
-def _affine_grid(n: Node) -> Structure:
+def _affine_grid(n: OnnxNode) -> Structure:
     theta = tensor(n.x)
     sizes = check_size(n.ints(1, "size") or [])[2:]
     align = n.attr("align_corners", 0)
@@ -190,7 +190,7 @@ def _affine_grid(n: Node) -> Structure:
 
 
 @reads("GridSample")
-def _grid_sample(n: Node) -> Structure:
+def _grid_sample(n: OnnxNode) -> Structure:
     x, grid = tensor(n.x), tensor(n.need(1))
     mode = {"bilinear": "linear", "bicubic": "cubic"}.get(
         n.attr("mode", "linear"), n.attr("mode", "linear")

@@ -9,7 +9,14 @@ import numpy as np
 from kerasish import ops
 from kerasish.export.onnx.reading.ops.arithmetic import dtype_named
 from kerasish.export.onnx.reading.ops.windows import convolved
-from kerasish.export.onnx.reading.registry import Node, axis_of, dtype_of, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import (
+    OnnxNode,
+    axis_of,
+    dtype_of,
+    rank_of,
+    reads,
+    tensor,
+)
 from kerasish.ops import dtypes
 from kerasish.typing import Structure
 
@@ -38,7 +45,7 @@ def _saturated(x: Any, zero: Any, dtype: str) -> Any:
 
 
 @reads("QuantizeLinear")
-def _quantize(n: Node) -> Structure:
+def _quantize(n: OnnxNode) -> Structure:
     x, scale, zero = tensor(n.x), tensor(n.need(1)), n.get(2)
     dtype = "uint8" if zero is None else dtype_of(zero)
     if zero is None and n.attr("output_dtype", 0):
@@ -53,7 +60,7 @@ def _quantize(n: Node) -> Structure:
 
 
 @reads("DequantizeLinear")
-def _dequantize(n: Node) -> Structure:
+def _dequantize(n: OnnxNode) -> Structure:
     x, scale, zero = tensor(n.x), tensor(n.need(1)), n.get(2)
     axis, block = n.attr("axis", 1), n.attr("block_size", 0)
     dtype = dtype_named(n.attr("output_dtype")) if n.attr("output_dtype", 0) else scale.dtype
@@ -67,7 +74,7 @@ def _dequantize(n: Node) -> Structure:
 
 
 @reads("DynamicQuantizeLinear")
-def _dynamic(n: Node) -> Structure:
+def _dynamic(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     low, high = ops.minimum(ops.min(x), 0.0), ops.maximum(ops.max(x), 0.0)
     scale = ops.divide(ops.subtract(high, low), 255.0)
@@ -88,12 +95,12 @@ def _moved(x: Any, zero: Any, along_rows: bool = False) -> Any:
 
 
 @reads("MatMulInteger")
-def _matmul_integer(n: Node) -> Structure:
+def _matmul_integer(n: OnnxNode) -> Structure:
     return ops.matmul(_moved(n.x, n.get(2), True), _moved(n.need(1), n.get(3)))
 
 
 @reads("QLinearMatMul")
-def _quantized_matmul(n: Node) -> Structure:
+def _quantized_matmul(n: OnnxNode) -> Structure:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n.need(i) for i in range(8))
     total = ops.cast(ops.matmul(_moved(a, a_zero, True), _moved(b, b_zero)), "float32")
     factor = ops.multiply(
@@ -104,7 +111,7 @@ def _quantized_matmul(n: Node) -> Structure:
 
 
 @reads("ConvInteger")
-def _conv_integer(n: Node) -> Structure:
+def _conv_integer(n: OnnxNode) -> Structure:
     return _whole_convolution(n, _moved(n.x, n.get(2)), _filters(n.need(1), n.get(3)))
 
 
@@ -115,14 +122,14 @@ def _filters(kernel: Any, zero: Any) -> Any:
     return _moved(kernel, zero)
 
 
-def _whole_convolution(n: Node, x: Any, kernel: Any) -> Any:
+def _whole_convolution(n: OnnxNode, x: Any, kernel: Any) -> Any:
     # Sums of products of 8-bit numbers are exact in float64, for which there are kernels.
     wide = convolved(n, ops.cast(x, "float64"), ops.cast(kernel, "float64"), None)
     return ops.cast(wide, "int32")
 
 
 @reads("QLinearConv")
-def _quantized_conv(n: Node) -> Structure:
+def _quantized_conv(n: OnnxNode) -> Structure:
     x, x_scale, x_zero, kernel, k_scale, k_zero, y_scale, y_zero = (n.need(i) for i in range(8))
     total = _whole_convolution(n, _moved(x, x_zero), _filters(kernel, k_zero))
     if n.get(8) is not None:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import Node, check_size, reads, tensor
+from kerasish.export.onnx.reading.registry import OnnxNode, check_size, reads, tensor
 from kerasish.typing import Structure
 
 Activation = Callable[[Any], Any]
@@ -50,7 +50,7 @@ class _Run:
         lengths: (batch,), or None.
     """
 
-    def __init__(self, n: Node, direction: int, gates: int, states: int, dtype: str) -> None:
+    def __init__(self, n: OnnxNode, direction: int, gates: int, states: int, dtype: str) -> None:
         self.n, self.gates, self.units = n, gates, int(n.attr("hidden_size") or n.need(2).shape[-1])
         self.kernel = ops.transpose(tensor(n.need(1))[direction])
         self.recurrent = ops.transpose(tensor(n.need(2))[direction])
@@ -91,7 +91,7 @@ def _at(values: Sequence[float], i: int) -> float | None:
 
 def _recurrent(kind: str, gates: int, count: int, step: Any, fast: Any) -> None:
     @reads(kind)
-    def read(n: Node) -> Structure:
+    def read(n: OnnxNode) -> Structure:
         x = tensor(n.x)
         batch_first = bool(n.attr("layout", 0))
         if batch_first:

@@ -8,7 +8,14 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import Node, axis_of, check_size, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import (
+    OnnxNode,
+    axis_of,
+    check_size,
+    rank_of,
+    reads,
+    tensor,
+)
 from kerasish.ops import dtypes
 from kerasish.ops.signals.signal import fourier
 from kerasish.typing import Structure
@@ -16,7 +23,7 @@ from kerasish.typing import Structure
 
 def _reduction(kind: str, f: Callable[..., Any]) -> None:
     @reads(kind, constants=(1,))
-    def read(n: Node) -> Structure:
+    def read(n: OnnxNode) -> Structure:
         x, axes = tensor(n.x), n.ints(1, "axes")
         keepdims = bool(n.attr("keepdims", 1))
         if not axes and n.attr("noop_with_empty_axes", 0):
@@ -58,7 +65,7 @@ _reduction("ReduceLogSumExp", _logsumexp)
 
 def _running(kind: str, f: Callable[..., Any], first: int) -> None:
     @reads(kind, constants=(1,))
-    def read(n: Node) -> Structure:
+    def read(n: OnnxNode) -> Structure:
         x = tensor(n.x)
         axis = axis_of(int(np.asarray(n.known(1)).reshape(-1)[0]), rank_of(x))
         x = ops.flip(x, axis) if n.attr("reverse", 0) else x
@@ -78,7 +85,7 @@ _running("CumProd", lambda x, axis: ops.cumprod(x, axis), 1)
 
 
 @reads("DFT", constants=(1, 2))
-def _dft(n: Node) -> Structure:
+def _dft(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     rank = rank_of(x)
     if n.opset >= 20:
@@ -127,7 +134,7 @@ def _fitted(x: Any, axis: int, size: int) -> Any:
 
 
 @reads("STFT", constants=(1, 3))
-def _stft(n: Node) -> Structure:
+def _stft(n: OnnxNode) -> Structure:
     signal = tensor(n.x)
     step = int(np.asarray(n.known(1)).reshape(-1)[0])
     window = n.get(2)

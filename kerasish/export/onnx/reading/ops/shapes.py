@@ -11,7 +11,7 @@ import numpy as np
 from kerasish import ops
 from kerasish.export.onnx.reading.ops.arithmetic import dtype_named
 from kerasish.export.onnx.reading.registry import (
-    Node,
+    OnnxNode,
     axis_of,
     check_size,
     dtype_of,
@@ -24,18 +24,18 @@ from kerasish.typing import Structure
 
 
 @reads("Shape")
-def _shape(n: Node) -> Structure:
+def _shape(n: OnnxNode) -> Structure:
     sizes = n.x.shape
     return np.array(sizes[n.attr("start", 0) : n.attr("end", len(sizes))], "int64")
 
 
 @reads("Size")
-def _size(n: Node) -> Structure:
+def _size(n: OnnxNode) -> Structure:
     return np.array(math.prod(n.x.shape), "int64")
 
 
 @reads("Constant")
-def _constant(n: Node) -> Structure:
+def _constant(n: OnnxNode) -> Structure:
     for name, dtype in (
         ("value_float", "float32"), ("value_floats", "float32"), ("value_int", "int64"),
         ("value_ints", "int64"),
@@ -55,14 +55,14 @@ def stored(parts: Any) -> Any:
 
 
 @reads("ConstantOfShape", constants=(0,))
-def _constant_of_shape(n: Node) -> Structure:
+def _constant_of_shape(n: OnnxNode) -> Structure:
     value = n.attr("value")
     number = np.zeros(1, "float32") if value is None else stored(value["tensor"])
     return np.full(check_size(n.known(0)), number.reshape(-1)[0], number.dtype)
 
 
 @reads("Range", constants=(0, 1, 2))
-def _range(n: Node) -> Structure:
+def _range(n: OnnxNode) -> Structure:
     start, limit, delta = (n.known(i).reshape(()) for i in range(3))
     dtype = start.dtype
     count = math.ceil((float(limit) - float(start)) / float(delta))
@@ -72,7 +72,7 @@ def _range(n: Node) -> Structure:
 
 
 @reads("EyeLike")
-def _eye_like(n: Node) -> Structure:
+def _eye_like(n: OnnxNode) -> Structure:
     x = n.x
     dtype = dtype_named(n.attr("dtype")) if "dtype" in n.attrs else dtype_of(x)
     rows, columns = check_size(x.shape)
@@ -80,7 +80,7 @@ def _eye_like(n: Node) -> Structure:
 
 
 @reads("Reshape", constants=(1,))
-def _reshape(n: Node) -> Structure:
+def _reshape(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     wanted = [int(s) for s in n.ints(1, "shape") or []]
     if not n.attr("allowzero", 0):
@@ -89,7 +89,7 @@ def _reshape(n: Node) -> Structure:
 
 
 @reads("Flatten")
-def _flatten(n: Node) -> Structure:
+def _flatten(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     axis = n.attr("axis", 1)
     axis = axis if axis >= 0 else axis + rank_of(x)
@@ -97,12 +97,12 @@ def _flatten(n: Node) -> Structure:
 
 
 @reads("Transpose")
-def _transpose(n: Node) -> Structure:
+def _transpose(n: OnnxNode) -> Structure:
     return ops.transpose(tensor(n.x), n.attr("perm"))
 
 
 @reads("Squeeze", constants=(1,))
-def _squeeze(n: Node) -> Structure:
+def _squeeze(n: OnnxNode) -> Structure:
     x, axes = tensor(n.x), n.ints(1, "axes")
     if axes is None:
         axes = [i for i, s in enumerate(x.shape) if s == 1]
@@ -113,7 +113,7 @@ def _squeeze(n: Node) -> Structure:
 
 
 @reads("Unsqueeze", constants=(1,))
-def _unsqueeze(n: Node) -> Structure:
+def _unsqueeze(n: OnnxNode) -> Structure:
     x, axes = tensor(n.x), n.ints(1, "axes") or []
     rank = rank_of(x) + len(axes)
     places = {axis_of(a, rank) for a in axes}
@@ -122,13 +122,13 @@ def _unsqueeze(n: Node) -> Structure:
 
 
 @reads("Concat")
-def _concat(n: Node) -> Structure:
+def _concat(n: OnnxNode) -> Structure:
     parts = [tensor(x) for x in n.inputs]
     return ops.concatenate(parts, axis_of(n.attr("axis", 1), rank_of(parts[0])))
 
 
 @reads("Split", constants=(1,))
-def _split(n: Node) -> Structure:
+def _split(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     axis = axis_of(n.attr("axis", 0), rank_of(x))
     sizes = n.ints(1, "split")
@@ -150,7 +150,7 @@ def _part(x: Any, axis: int, start: int, stop: int | None, step: int) -> Any:
 
 
 @reads("Slice", constants=(1, 2, 3, 4))
-def _slice(n: Node) -> Structure:
+def _slice(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     starts, stops = n.ints(1, "starts") or [], n.ints(2, "ends") or []
     axes = n.ints(3, "axes")
@@ -176,21 +176,21 @@ def _ends(size: int, start: int, stop: int, step: int) -> tuple[int, int | None,
 
 
 @reads("Expand", constants=(1,))
-def _expand(n: Node) -> Structure:
+def _expand(n: OnnxNode) -> Structure:
     x, wanted = tensor(n.x), n.ints(1, "shape") or []
     shape = np.broadcast_shapes(tuple(int(s) for s in x.shape), tuple(wanted))
     return ops.broadcast_to(x, check_size(shape))
 
 
 @reads("Tile", constants=(1,))
-def _tile(n: Node) -> Structure:
+def _tile(n: OnnxNode) -> Structure:
     x, repeats = tensor(n.x), n.ints(1, "repeats") or []
     check_size([s * r for s, r in zip(x.shape, repeats)])
     return ops.tile(x, repeats)
 
 
 @reads("Pad", constants=(1, 3))
-def _pad(n: Node) -> Structure:
+def _pad(n: OnnxNode) -> Structure:
     x, mode = tensor(n.x), n.attr("mode", "constant")
     pads = n.ints(1, "pads") or []
     rank = rank_of(x)
@@ -229,7 +229,7 @@ def _wrapped(x: Any, pairs: list[tuple[int, int]]) -> Any:
 
 
 @reads("CenterCropPad", constants=(1,))
-def _center_crop_pad(n: Node) -> Structure:
+def _center_crop_pad(n: OnnxNode) -> Structure:
     x, sizes = tensor(n.x), n.ints(1, "shape") or []
     axes = n.attr("axes", list(range(rank_of(x))))
     for axis, wanted in zip(axes, sizes):
@@ -248,7 +248,7 @@ def _center_crop_pad(n: Node) -> Structure:
 
 
 @reads("Trilu", constants=(1,))
-def _trilu(n: Node) -> Structure:
+def _trilu(n: OnnxNode) -> Structure:
     k = n.known(1)
     k = 0 if k is None else int(np.asarray(k).reshape(-1)[0])
     x = tensor(n.x)
@@ -260,7 +260,7 @@ def _trilu(n: Node) -> Structure:
 
 
 @reads("OneHot", constants=(1,))
-def _one_hot(n: Node) -> Structure:
+def _one_hot(n: OnnxNode) -> Structure:
     indices, values = tensor(n.x), tensor(n.need(2))
     depth = int(np.asarray(n.known(1)).reshape(-1)[0])
     check_size([*indices.shape, depth])
@@ -275,7 +275,7 @@ def _one_hot(n: Node) -> Structure:
 
 
 @reads("ReverseSequence", constants=(1,))
-def _reverse_sequence(n: Node) -> Structure:
+def _reverse_sequence(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     along, batch = n.attr("time_axis", 0), n.attr("batch_axis", 1)
     size = int(x.shape[along])

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import Node, check_size, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import OnnxNode, check_size, rank_of, reads, tensor
 from kerasish.ops import dtypes
 from kerasish.ops.basic.convolution import convolution, convolution_data_gradient
 from kerasish.ops.basic.indexing import add_at
@@ -37,7 +37,7 @@ class Geometry:
         pads: (before, after) for each spatial axis.
     """
 
-    def __init__(self, n: Node, sizes: Sequence[Any], window: Sequence[Any]) -> None:
+    def __init__(self, n: OnnxNode, sizes: Sequence[Any], window: Sequence[Any]) -> None:
         count = len(sizes)
         self.window = [int(k) for k in window]
         self.strides = n.attr("strides") or [1] * count
@@ -82,12 +82,12 @@ class Geometry:
 
 
 @reads("Conv")
-def _conv(n: Node) -> Structure:
+def _conv(n: OnnxNode) -> Structure:
     x, kernel, bias = tensor(n.x), tensor(n.need(1)), n.get(2)
     return convolved(n, x, kernel, bias)
 
 
-def convolved(n: Node, x: Any, kernel: Any, bias: Any) -> Any:
+def convolved(n: OnnxNode, x: Any, kernel: Any, bias: Any) -> Any:
     """Return the convolution of (n, c, *spatial) with (o, c / groups, *window)."""
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape") or kernel.shape[2:])
     rank = rank_of(x)
@@ -102,7 +102,7 @@ def convolved(n: Node, x: Any, kernel: Any, bias: Any) -> Any:
 
 
 @reads("ConvTranspose")
-def _conv_transpose(n: Node) -> Structure:
+def _conv_transpose(n: OnnxNode) -> Structure:
     x, kernel, bias = tensor(n.x), tensor(n.need(1)), n.get(2)
     count, rank = rank_of(x) - 2, rank_of(x)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape") or kernel.shape[2:])
@@ -177,7 +177,7 @@ def lowest(dtype: str) -> float:
 
 
 @reads("MaxPool")
-def _max_pool(n: Node) -> Structure:
+def _max_pool(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
     simple = max(g.dilations) == 1 and not any(g.beyond(x.shape[2:]))
@@ -204,7 +204,7 @@ def _max_pool(n: Node) -> Structure:
 
 
 @reads("AveragePool")
-def _average_pool(n: Node) -> Structure:
+def _average_pool(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
     include = bool(n.attr("count_include_pad", 0))
@@ -233,7 +233,7 @@ def _summed(parts: Sequence[Any]) -> Any:
 
 
 @reads("LpPool")
-def _lp_pool(n: Node) -> Structure:
+def _lp_pool(n: OnnxNode) -> Structure:
     x, p = tensor(n.x), n.attr("p", 2)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
     powers = ops.power(ops.absolute(x), float(p))
@@ -245,26 +245,26 @@ def _over_space(x: Any) -> tuple[int, ...]:
 
 
 @reads("GlobalAveragePool")
-def _global_average(n: Node) -> Structure:
+def _global_average(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     return ops.mean(x, _over_space(x), keepdims=True)
 
 
 @reads("GlobalMaxPool")
-def _global_max(n: Node) -> Structure:
+def _global_max(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     return ops.max(x, _over_space(x), keepdims=True)
 
 
 @reads("GlobalLpPool")
-def _global_lp(n: Node) -> Structure:
+def _global_lp(n: OnnxNode) -> Structure:
     x, p = tensor(n.x), n.attr("p", 2)
     total = ops.sum(ops.power(ops.absolute(x), float(p)), _over_space(x), keepdims=True)
     return ops.power(total, 1 / p)
 
 
 @reads("MaxUnpool", constants=(2,))
-def _max_unpool(n: Node) -> Structure:
+def _max_unpool(n: OnnxNode) -> Structure:
     x, places = tensor(n.x), tensor(n.need(1))
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
     natural = [
@@ -284,7 +284,7 @@ def _max_unpool(n: Node) -> Structure:
 
 
 @reads("Col2Im", constants=(1, 2))
-def _col2im(n: Node) -> Structure:
+def _col2im(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     sizes, window = n.ints(1, "image_shape") or [], n.ints(2, "block_shape") or []
     g = Geometry(n, sizes, window)
