@@ -24,7 +24,7 @@ ZERO, SAME, OTHER = "zero", "same", "other"  # a value in a row whose gradient i
 SMALLEST = 4096  # elements of a table; a pass over a smaller table is as fast
 
 
-class Rows(NamedTuple):
+class SparseUpdate(NamedTuple):
     """The computation of a `sparse_update` node.
 
     Attributes:
@@ -155,7 +155,7 @@ class _Update:
             copies.append(Node(node.op, inputs, node.attrs, [places[node.out]]))
         entering = [places[self.source.out], *(places[t] for t in order), *self.numbers]
         body = Graph(entering, {}, copies, [places[v] for v in finals])
-        rows = Rows(
+        rows = SparseUpdate(
             self.source.op, len(self.source.inputs), body, len(order), tuple(range(len(finals)))
         )
         inputs = [*self.source.inputs, *order, *self.numbers]
@@ -181,11 +181,11 @@ def _sorted(graph: Graph) -> Graph | None:
     return graph
 
 
-def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node:
-    def touch(xp: ArrayModule, *inputs: Any, rows: Rows) -> Array:
+def _node(rows: SparseUpdate, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node:
+    def touch(xp: ArrayModule, *inputs: Any, rows: SparseUpdate) -> Array:
         return run(rows, inputs)
 
-    def specs(*inputs: Spec, rows: Rows) -> Spec | tuple[Spec, ...]:
+    def specs(*inputs: Spec, rows: SparseUpdate) -> Spec | tuple[Spec, ...]:
         result = tuple(inputs[rows.arity + place] for place in rows.changed)
         return result[0] if len(result) == 1 else result
 
@@ -193,7 +193,7 @@ def _node(rows: Rows, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node
     return Node(op, inputs, {"rows": rows}, outputs)
 
 
-def run(rows: Rows, inputs: Sequence[Any]) -> Structure:
+def run(rows: SparseUpdate, inputs: Sequence[Any]) -> Structure:
     """Compute a node with NumPy: sum gradients of equal rows, update the rows, write them back."""
     count = rows.arity
     sources, others = inputs[:count], inputs[count:]

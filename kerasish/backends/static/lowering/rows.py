@@ -11,7 +11,7 @@ from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.unique_rows import unique_rows, unique_rows_block
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, filled_array
 from kerasish.graph.ir import Node, Value
-from kerasish.graph.passes.sparse_update import Rows
+from kerasish.graph.passes.sparse_update import SparseUpdate
 from kerasish.typing import Array
 
 
@@ -23,7 +23,7 @@ class RowsUnit(Unit):
     """A `sparse_update` node: distinct rows, the sums of their gradients, their update."""
 
     def __init__(self, node: Node) -> None:
-        self.rows: Rows = node.attrs["rows"]
+        self.rows: SparseUpdate = node.attrs["rows"]
         count = self.rows.arity
         self.sources, others = node.inputs[:count], node.inputs[count:]
         indices = self.sources[1]

@@ -21,8 +21,8 @@ from kerasish.backends.static.lowering.columns import column_moves, taps
 from kerasish.backends.static.lowering.library import View, _geometry, contiguous, epilogue_kernel
 from kerasish.backends.static.lowering.moves import (
     Piece,
+    _BlockLoop,
     _fill_piece,
-    _Loop,
 )
 from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value
@@ -279,7 +279,7 @@ class WindowSumUnit(StandaloneUnit):
                     steps, sum(s * at for s, at in zip(steps[1:], first)),
                 )
             )  # fmt: skip
-        self.loops = [_Loop(p, out, adds=i > 0) for i, p in enumerate(pieces)]
+        self.loops = [_BlockLoop(p, out, adds=i > 0) for i, p in enumerate(pieces)]
 
     def kernels(self) -> list[Any]:
         """Return the kernels of the moves."""
