@@ -47,3 +47,10 @@ def same_start() -> Iterator[None]:
     config.set_epsilon(before[1])
     config.set_image_data_format(before[2])
     config.set_backend(before[3])
+
+
+@pytest.fixture(params=["static", "eager"])
+def engine(request: pytest.FixtureRequest) -> str:
+    """The test runs with each of the two engines; `same_start` sets the earlier one again."""
+    config.set_backend(request.param)
+    return request.param

@@ -6,19 +6,13 @@ import numpy as np
 import pytest
 
 import kerasish as keras
-from kerasish import config, layers
+from kerasish import layers
 from kerasish.engine.diagnostics.batches import batch_check, within
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 X = np.random.default_rng(0).normal(size=(24, 4)).astype("float32")
 Y = np.arange(24) % 3
-
-
-@pytest.fixture(autouse=True, params=["eager", "static"])
-def engine(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
 
 
 def make(**loss):

@@ -9,20 +9,14 @@ import numpy as np
 import pytest
 
 import kerasish as keras
-from kerasish import config, layers, ops
+from kerasish import layers, ops
 from kerasish.errors import NumberAskedError, ShapeError, TraceError
 from kerasish.graph.trace import trace
 from kerasish.ops.shapes import Spec
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 X, Y = np.ones((4, 3), "float32"), np.ones((4, 3), "float32")
-
-
-@pytest.fixture(autouse=True, params=["eager", "static"])
-def engine(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
 
 
 class OwnError(Exception):

@@ -14,11 +14,6 @@ from kerasish.models import clone_model
 X = np.random.RandomState(5).rand(4, 3).astype("float32")
 
 
-@pytest.fixture(params=["eager", "static"])
-def engine(request):
-    kerasish.config.set_backend(request.param)
-
-
 def chain():
     x = Input((3,), name="start")
     first = layers.Dense(5, name="first")(x)

@@ -74,14 +74,6 @@ def model_of(net, **options):
     return model
 
 
-@pytest.fixture(params=["static", "eager"])
-def engine(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
-
-
 def slopes(folded, result):
     return [g.numpy() for g in gradients_of(ops.sum(result * result), folded.trainable_variables)]
 

@@ -8,17 +8,11 @@ import numpy as np
 import pytest
 
 import kerasish
-from kerasish import config, layers, ops
+from kerasish import layers, ops
 from kerasish.random import SeedGenerator, normal
 from kerasish.tensor import VariableScope, using_scope
 
-
-@pytest.fixture(params=["static", "eager"], autouse=True)
-def backend(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 @pytest.fixture

@@ -13,17 +13,11 @@ import pytest
 import kerasish
 from kerasish import config, layers, losses, ops, watched
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 SCALE = 2.0
 SETTINGS = types.SimpleNamespace(shift=0.0)
 TABLE = {"a": 1.0}
-
-
-@pytest.fixture(params=["static", "eager"], autouse=True)
-def backend(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
 
 
 class Scaled(layers.Layer):
@@ -172,8 +166,8 @@ def test_the_contents_of_a_layers_options_are_read_again():
     assert model.predict(X, verbose=0)[0, 0] == 15.0
 
 
-def test_large_arrays_are_compared_quickly_and_read_only_ones_not_at_all(backend, monkeypatch):
-    if backend == "eager":
+def test_large_arrays_are_compared_quickly_and_read_only_ones_not_at_all(engine, monkeypatch):
+    if engine == "eager":
         pytest.skip("the eager engine compiles nothing")
     big = np.arange(1e5)
     big.flags.writeable = False
@@ -189,8 +183,8 @@ def test_large_arrays_are_compared_quickly_and_read_only_ones_not_at_all(backend
     assert float(f(2.0)) == 14.0
 
 
-def test_results_that_a_function_keeps_outside_trace_it_once(backend):
-    if backend == "eager":
+def test_results_that_a_function_keeps_outside_trace_it_once(engine):
+    if engine == "eager":
         pytest.skip("the eager engine compiles nothing")
     latest, traces = None, []
 
@@ -229,8 +223,8 @@ def test_a_schedule_of_a_callback_takes_effect():
     assert seen == [1.0, 4.0, 9.0]
 
 
-def test_what_does_not_change_is_not_compiled_again(backend, capsys):
-    if backend == "eager":
+def test_what_does_not_change_is_not_compiled_again(engine, capsys):
+    if engine == "eager":
         pytest.skip("the eager engine compiles nothing")
     layer = Scaled(2.0)
     model = functional(layer)
@@ -251,9 +245,9 @@ def test_what_does_not_change_is_not_compiled_again(backend, capsys):
 
 
 @pytest.mark.parametrize("draw", [lambda: float(np.random.rand()), random.random])
-def test_random_numbers_of_python_in_a_trace_warn(draw, backend):
+def test_random_numbers_of_python_in_a_trace_warn(draw, engine):
     f = kerasish.function(lambda x: x * draw())
-    if backend == "eager":
+    if engine == "eager":
         assert float(f(1.0)) != float(f(1.0))
         return
     with pytest.warns(RuntimeWarning, match=r"np\.random or random drew numbers"):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import tracemalloc
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -17,14 +16,6 @@ RNG = np.random.default_rng(5)
 X = RNG.normal(size=(64, 16)).astype("float32")
 Y = RNG.normal(size=(64, 3)).astype("float32")
 WORDS = RNG.integers(0, 6, (64, 5))
-
-
-@pytest.fixture(params=["static", "eager"])
-def engine(request: Any) -> Iterator[str]:
-    before = keras.config.backend()
-    keras.config.set_backend(request.param)
-    yield request.param
-    keras.config.set_backend(before)
 
 
 class Block(layers.Layer):

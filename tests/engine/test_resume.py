@@ -55,14 +55,6 @@ def no_waiting_for_disks(monkeypatch):
     monkeypatch.setattr(os, "fsync", lambda number: None)
 
 
-@pytest.fixture(params=["static", "eager"])
-def engine(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
-
-
 @pytest.fixture
 def eager():
     before = config.backend()

@@ -20,14 +20,6 @@ X = [DRAWS.integers(1, 20, size=n).tolist() for n in LENGTHS]
 Y = (LENGTHS / 60).astype("float32")
 
 
-@pytest.fixture(params=["static", "eager"])
-def engine(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
-
-
 def a_model(sequences=False, recurrent=layers.LSTM):
     keras.utils.set_random_seed(1)
     stack = [keras.Input((None,)), layers.Embedding(20, 4)]

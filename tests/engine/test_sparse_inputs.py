@@ -22,14 +22,6 @@ X = scipy.sparse.random(90, WIDTH, 0.004, "csr", dtype="float32", random_state=0
 Y = np.arange(90) % 3
 
 
-@pytest.fixture(params=["static", "eager"])
-def engine(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
-
-
 def a_model(sparse=True, optimizer="sgd", width=WIDTH):
     keras.utils.set_random_seed(1)
     model = keras.Sequential(

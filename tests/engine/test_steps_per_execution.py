@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import kerasish as keras
-from kerasish import config
+
+pytestmark = pytest.mark.usefixtures("engine")
 
 X, Y = np.ones((20, 2), "float32"), np.ones((20, 1), "float32")
 
@@ -45,14 +46,6 @@ class Seen(keras.callbacks.Callback):
     def on_predict_batch_end(self, batch, logs=None):
         self.outputs.append(np.asarray(logs["outputs"]))
         self._note("predict end", batch)
-
-
-@pytest.fixture(autouse=True, params=["eager", "static"])
-def engine(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
 
 
 def make(steps):

@@ -10,18 +10,11 @@ import numpy as np
 import pytest
 
 import kerasish as keras
-from kerasish import config
 from kerasish.engine.training.busy import BusyModelError, ExclusiveUse
 
+pytestmark = pytest.mark.usefixtures("engine")
+
 X, Y = np.ones((32, 2), "float32"), np.ones((32, 1), "float32")
-
-
-@pytest.fixture(autouse=True, params=["eager", "static"])
-def engine(request):
-    before = config.backend()
-    config.set_backend(request.param)
-    yield request.param
-    config.set_backend(before)
 
 
 def make():

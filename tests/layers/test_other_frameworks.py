@@ -12,14 +12,6 @@ X = np.random.default_rng(0).normal(size=(24, 5)).astype("float32")
 Y = np.random.default_rng(1).normal(size=(24, 2)).astype("float32")
 
 
-@pytest.fixture(params=["eager", "static"])
-def engine(request):
-    before = kerasish.config.backend()
-    kerasish.config.set_backend(request.param)
-    yield request.param
-    kerasish.config.set_backend(before)
-
-
 @pytest.fixture
 def torch():
     return pytest.importorskip("torch", reason="PyTorch is not installed: extra bench")

@@ -16,12 +16,6 @@ X = RNG.normal(size=(90, 4)).astype("float32")
 LABELS = RNG.integers(0, 3, 90)
 
 
-@pytest.fixture(params=["eager", "static"])
-def engine(request):
-    kerasish.config.set_backend(request.param)
-    return request.param
-
-
 def classifier(metrics, units=3, loss="sparse_categorical_crossentropy", activation="softmax"):
     stack = [kerasish.Input((4,)), layers.Dense(units, activation=activation)]
     model = kerasish.Sequential(stack)

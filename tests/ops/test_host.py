@@ -30,14 +30,6 @@ class Cube(kerasish.layers.Layer):
         return self.op([x * self.scale])
 
 
-@pytest.fixture(params=["eager", "static"])
-def engine(request):
-    before = kerasish.config.backend()
-    kerasish.config.set_backend(request.param)
-    yield request.param
-    kerasish.config.set_backend(before)
-
-
 def test_training_through_a_python_function(engine, recwarn):
     x = np.linspace(-1, 1, 30, dtype="float32").reshape(10, 3)
     inputs = kerasish.Input((3,))

@@ -16,11 +16,7 @@ from kerasish.export import load_archive
 from kerasish.ops.basic import printing
 from kerasish.ops.op import REGISTRY
 
-
-@pytest.fixture(params=["static", "eager"], autouse=True)
-def backend(request):
-    config.set_backend(request.param)
-    return request.param
+pytestmark = pytest.mark.usefixtures("engine")
 
 
 def lines(capsys):
@@ -130,12 +126,12 @@ def test_a_loop_that_is_unrolled_prints_only_the_steps_that_are_done(capsys):
     assert lines(capsys) == ["body 1.", "body 2.", "body 4."]
 
 
-def test_cond_of_a_loop_refuses_to_print_in_a_step(backend, capsys):
+def test_cond_of_a_loop_refuses_to_print_in_a_step(engine, capsys):
     @kerasish.function
     def f(x):
         return ops.while_loop(lambda i: ops.print("cond", i) < 2, lambda i: (i + 1,), (x,))[0]
 
-    if backend == "eager":
+    if engine == "eager":
         assert int(f(np.int32(0))) == 2 and lines(capsys) == ["cond 0", "cond 1", "cond 2"]
     else:
         with pytest.raises(kerasish.errors.TraceError, match="cond must not print"):
@@ -217,7 +213,7 @@ class Printing(kerasish.Model):
         return y
 
 
-def test_fit_evaluate_and_predict_print_every_batch(backend, capsys):
+def test_fit_evaluate_and_predict_print_every_batch(engine, capsys):
     model = Printing()
     model.compile(kerasish.optimizers.SGD(0.0), "mse")
     x, y = np.arange(6, dtype="float32")[:, None], np.zeros((6, 1), "float32")

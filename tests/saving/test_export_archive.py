@@ -20,14 +20,6 @@ COUNT = int(os.environ.get("KERASISH_FUZZ", "60"))
 Spec = keras.InputSpec
 
 
-@pytest.fixture(params=["static", "eager"])
-def engine(request: Any) -> Any:
-    before = keras.config.backend()
-    keras.config.set_backend(request.param)
-    yield request.param
-    keras.config.set_backend(before)
-
-
 class Doubled(keras.Layer):
     """A class that no file can know."""
 
