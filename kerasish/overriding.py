@@ -1,10 +1,13 @@
-"""Attributes that have another value inside a `with` block: settings of a thread, most of all."""
+"""What `with` blocks do for many classes: override an attribute, close an object at the end."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 @contextmanager
@@ -31,3 +34,17 @@ def override(holder: object, name: str, value: Any) -> Iterator[None]:
         yield
     finally:
         setattr(holder, name, before)
+
+
+class Closing:
+    """An object that a `with` block closes at its end."""
+
+    def close(self) -> None:
+        """Release what the object holds. Closing twice does no harm."""
+        raise NotImplementedError(f"{type(self).__name__} does not say how it is closed.")
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()

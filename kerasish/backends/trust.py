@@ -18,11 +18,12 @@ import os
 import stat
 import warnings
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 
+from kerasish.overriding import Closing
+
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 _POSIX = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
 _DIRECTORY = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", 0)
@@ -33,22 +34,11 @@ class UntrustedError(PermissionError):
     """Somebody else can have written a file or folder; the message says which, and the fix."""
 
 
-class TrustedFolder:
+class TrustedFolder(Closing):
     """An open folder whose files are read after they were checked; for `with` blocks."""
 
     def __init__(self, path: Path, descriptor: int) -> None:
         self.path, self._descriptor = path, descriptor
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Give the descriptor back."""

@@ -20,12 +20,13 @@ from kerasish.data.node import (
     chain,
 )
 from kerasish.engine.data import DataSource
+from kerasish.overriding import Closing
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class DatasetIterator(Iterator[Any]):
+class DatasetIterator(Closing, Iterator[Any]):
     """The elements of one pass over a `Dataset`, at a place that can be saved and restored.
 
     Threads that read for it end when it is dropped, closed, exhausted, or raises an error.
@@ -124,12 +125,6 @@ class DatasetIterator(Iterator[Any]):
         cursor, self._cursor = self._cursor, None
         if cursor is not None:
             cursor.close()
-
-    def __enter__(self) -> DatasetIterator:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def __reduce__(self) -> Any:
         raise TypeError(

@@ -6,15 +6,15 @@ import time
 import warnings
 import weakref
 from collections.abc import Callable, Iterator
-from types import TracebackType
 from typing import Any
 
 import numpy as np
 
 from kerasish.engine.data.batch import Batch
+from kerasish.overriding import Closing
 
 
-class Epoch(Iterator[Batch]):
+class Epoch(Closing, Iterator[Batch]):
     """The batches of one epoch; `close` (or leaving a `with`) ends the threads that read them.
 
     Attributes:
@@ -54,19 +54,8 @@ class Epoch(Iterator[Batch]):
         if close is not None:
             close()
 
-    def __enter__(self) -> Epoch:
-        return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
-
-
-class Data:
+class Data(Closing):
     """Numbered epochs of (x, y, sample_weight) batches.
 
     Attributes:
@@ -186,17 +175,6 @@ class Data:
         if opened is not None:
             opened.close()
         self._held = self._open = None
-
-    def __enter__(self) -> Data:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        at: TracebackType | None,
-    ) -> None:
-        self.close()
 
     def _batches(self, epoch: int, start: int) -> Iterator[Batch]:
         raise NotImplementedError(f"{type(self).__name__} must define `_batches`.")

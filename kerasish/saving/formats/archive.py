@@ -19,6 +19,7 @@ from kerasish import registry
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.weights import limited_weights
+from kerasish.overriding import Closing
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.sink import FilePart, Overlay, open_raw
 from kerasish.saving.files.source import SLACK, elements_in
@@ -113,7 +114,7 @@ def _append_weights(archive: zipfile.ZipFile, file: Overlay, model: Layer) -> No
 # --- reading ----------------------------------------------------------------------------------
 
 
-class Archive:
+class Archive(Closing):
     """A `.keras` file or folder, its members checked."""
 
     def __init__(self, path: str) -> None:
@@ -127,16 +128,11 @@ class Archive:
             try:
                 self._members = _checked_members(self._zip, path)
             except BaseException:
-                self._close()
+                self.close()
                 raise
 
-    def __enter__(self) -> Archive:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self._close()
-
-    def _close(self) -> None:
+    def close(self) -> None:
+        """Close the file."""
         if self._zip is not None:
             self._zip.close()
             self._raw.close()
