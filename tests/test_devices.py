@@ -86,7 +86,7 @@ def test_a_gpu_is_used_only_when_asked_for(cupy, monkeypatch):
     _found_automatically(monkeypatch)  # a driver, CuPy, and a GPU that works
     devices._State.automatic, devices._State.accelerated = None, False  # `cupy` puts them back
     monkeypatch.delenv("KERASISH_DEVICE")
-    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)  # nobody asks
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)  # not called
     with pytest.warns(UserWarning, match="A GPU is present and not used") as said:
         assert devices.current() == CPU
     assert len(said) == 1 and "KERASISH_DEVICE=gpu" in str(said[0].message)
@@ -102,11 +102,11 @@ def test_nothing_is_said_where_there_is_no_gpu(monkeypatch):
 
 @pytest.mark.parametrize("hidden", ["", "-1"])
 def test_hidden_gpus_are_left_alone(cupy, monkeypatch, hidden):
-    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)  # nobody asks
+    monkeypatch.setattr(cupy.cuda.runtime, "getDeviceCount", lambda: 1 / 0)  # not called
     assert _found_automatically(monkeypatch, CUDA_VISIBLE_DEVICES=hidden) == CPU
 
 
-def test_the_gpus_that_cuda_is_shown_are_numbered_anew(monkeypatch):
+def test_the_gpus_that_cuda_is_shown_are_numbered_from_0(monkeypatch):
     # CUDA itself hides the others, and counts the visible ones from 0.
     with fake_cupy.installed(monkeypatch, devices=2):
         assert _found_automatically(monkeypatch, CUDA_VISIBLE_DEVICES="3,1") == Device("gpu", 0)

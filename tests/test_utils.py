@@ -312,7 +312,7 @@ def test_set_random_seed_needs_a_whole_number(seed):
         utils.set_random_seed(seed)
 
 
-def test_clear_session_numbers_names_anew():
+def test_clear_session_numbers_names_from_0():
     utils.clear_session()
     assert [keras.layers.Dense(1).name for _ in range(2)] == ["dense", "dense_1"]
     utils.clear_session()

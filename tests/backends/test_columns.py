@@ -70,7 +70,7 @@ def test_float64_goes_this_way_beside_onednn():
 @pytest.mark.parametrize("has_instructions", [False, True])
 @pytest.mark.parametrize("chosen", ["", "native", "float32"])
 def test_halves_go_this_way_too(has_instructions, chosen, without_onednn, monkeypatch):
-    """On every processor: without oneDNN nobody multiplies halves by their instructions."""
+    """On every processor: without oneDNN no kernel multiplies halves by their instructions."""
     monkeypatch.setenv("KERASISH_BFLOAT16", chosen)
     monkeypatch.setattr(onednn_library, "_has_bfloat16_instructions", lambda: has_instructions)
     check_convolution_of_halves()

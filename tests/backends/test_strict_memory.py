@@ -124,7 +124,7 @@ def test_a_variable_that_is_only_half_written(strict, monkeypatch):
         run(lambda a, b: variable.assign(ops.concatenate([a, b])), X, X)
 
 
-def test_an_input_that_nobody_filled(strict):
+def test_an_input_that_is_not_filled(strict):
     step = backends.get("static").compile(lambda x: ops.exp(x) + 1)
     step(X)
     (executable,) = step.executables()

@@ -1,4 +1,4 @@
-"""Compiled code is run only where nobody else can have written it."""
+"""Compiled code is run only where no other user can have written it."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ def test_which_groups_are_ones_own(monkeypatch):
     assert not decide(7)
 
 
-def test_nothing_is_written_where_nobody_would_read_it(tmp_path, monkeypatch):
+def test_nothing_is_written_where_it_would_not_be_read(tmp_path, monkeypatch):
     monkeypatch.setattr(trust, "_warned", set())
     tmp_path.chmod(0o777)
     monkeypatch.setenv("KERASISH_CACHE_DIR", str(tmp_path / "cache"))

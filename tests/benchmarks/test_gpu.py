@@ -266,7 +266,7 @@ def test_the_whole_command_on_the_fake_gpu(tmp_path):
     assert f"written: {path}" in done.stdout
 
 
-def test_everybody_rounds_to_tf32_or_nobody(load, monkeypatch):
+def test_all_round_to_tf32_or_none(load, monkeypatch):
     peers = load("peers")
     for value, precision in (("0", "highest"), ("1", "tensorfloat32")):
         monkeypatch.setenv("KERASISH_TF32", value)

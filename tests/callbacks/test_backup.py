@@ -16,7 +16,7 @@ Y = X[:, :1] * 2
 
 
 class Killed(BaseException):
-    """Ends a run as `kill -9` would: nobody handles it."""
+    """Ends a run as `kill -9` would: no handler catches it."""
 
 
 class Die(keras.callbacks.Callback):

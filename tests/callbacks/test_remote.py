@@ -62,7 +62,7 @@ def test_a_server_in_trouble_costs_a_warning(server):
 
 
 def test_no_server_costs_a_warning(server):
-    free = "http://127.0.0.1:9"  # the port "discard", where nobody listens
+    free = "http://127.0.0.1:9"  # the port "discard", where no server listens
     with pytest.warns(UserWarning, match="could not hand epoch 1"):
         RemoteMonitor(free).on_epoch_end(0, LOGS)
 

@@ -21,7 +21,7 @@ def test_messages(attach, model, capsys):
     assert model.weight == 1
 
 
-def test_second_fit_starts_anew(attach, model):
+def test_second_fit_starts_again(attach, model):
     stopping = attach(EarlyStopping("loss", restore_best_weights=True))
     stopping.on_epoch_end(0, {"loss": 0.5})
     stopping.on_epoch_end(1, {"loss": 0.5})

@@ -21,7 +21,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The place in from_generator")
 
 
 class Cut(BaseException):
-    """Ends a run as a kill would: nobody handles it."""
+    """Ends a run as a kill would: no handler catches it."""
 
 
 class CutAt(keras.callbacks.Callback):

@@ -122,7 +122,7 @@ def test_offline_is_a_clear_error(folder):
     server, thread, url = serve(BaseHTTPRequestHandler)
     server.shutdown()
     thread.join()
-    server.server_close()  # now nobody listens there
+    server.server_close()  # now no server listens there
     with pytest.raises(ConnectionError, match=r"Could not download .*KERASISH_DATASETS_URL"):
         get_file(origin=f"{url}/data.bin", cache_dir=folder.cache)
     assert files_in(folder.cache) == []

@@ -210,7 +210,7 @@ def test_one_dimensional_x_keeps_its_shape():
     assert (x.shape, y.shape) == ((4,), (4, 1))
 
 
-def test_arrays_that_are_not_contiguous_are_laid_out_anew():
+def test_arrays_that_are_not_contiguous_are_copied():
     x = np.arange(24, dtype="float32").reshape(4, 6)
     data = make_data(x[:, ::2], shuffle=True)
     assert data.arrays[0].flags.c_contiguous
@@ -516,7 +516,7 @@ class Loader:
 
 
 @pytest.mark.parametrize("length", [True, False])
-def test_an_iterable_starts_anew_each_epoch(length):
+def test_an_iterable_starts_again_each_epoch(length):
     loader = Loader(3, length)
     data = make_data(loader)
     assert data.num_batches == (3 if length else None)
@@ -525,7 +525,7 @@ def test_an_iterable_starts_anew_each_epoch(length):
     assert loader.starts == 3
 
 
-def test_an_iterable_left_in_the_middle_starts_anew():
+def test_an_iterable_left_in_the_middle_starts_again():
     data = make_data(Loader(3))
     with data.epoch(0) as epoch:
         next(epoch)

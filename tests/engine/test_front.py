@@ -169,7 +169,7 @@ def test_strings_that_go_straight_to_an_output(hosted):
             assert result[1].ravel().tolist() == [int(w == "red") for w in batch]
 
 
-def test_strings_that_nobody_needs():
+def test_strings_that_are_not_needed():
     words = layers.Input((1,), dtype="string", name="words")
     size = layers.Input((1,), name="size")
     model = compiled(kerasish.Model([words, size], layers.Dense(1)(size)))

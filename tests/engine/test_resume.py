@@ -20,7 +20,7 @@ BATCHES = 5
 
 
 class Cut(BaseException):
-    """Ends a run as a kill would: nobody handles it."""
+    """Ends a run as a kill would: no handler catches it."""
 
 
 class CutAt(keras.callbacks.Callback):

@@ -27,7 +27,7 @@ BATCHES = 8
 
 
 class Cut(BaseException):
-    """Ends a run as a kill would: nobody handles it."""
+    """Ends a run as a kill would: no handler catches it."""
 
 
 class CutAfter(keras.callbacks.Callback):

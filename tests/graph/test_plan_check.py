@@ -36,7 +36,7 @@ def test_a_right_plan_passes():
          [], "three.*reads x .* there is b"),
         # Read before it is written.
         (CHAIN[::-1], [], "second.*reads a .* nothing yet"),
-        # An output that nobody writes, one that is overwritten.
+        # An output that is not written, one that is overwritten.
         (CHAIN, [at("c", 192)], "after the last step: reads c .* nothing yet"),
         (CHAIN, [at("c", 0)], "after the last step: reads c .* there is x"),
         # A part of a value is enough.

@@ -139,7 +139,7 @@ def test_assets_that_are_too_large_are_refused(monkeypatch):
         kerasish.models.load_model(DATA / "lookups.keras")
 
 
-def test_assets_of_nobody_are_left_alone(tmp_path):
+def test_assets_without_an_owner_are_left_alone(tmp_path):
     path = tmp_path / "changed.keras"
     path.write_bytes((DATA / "lookups.keras").read_bytes())
     with zipfile.ZipFile(path, "a") as archive:

@@ -14,7 +14,7 @@ struct Choice { uint64_t algorithm[8]; size_t workspace; int state; float waves;
 
 static const int REFUSED = 7;
 static unsigned choices;
-static int failing, alive;  // descriptions that nobody has destroyed
+static int failing, alive;  // descriptions that are not destroyed
 
 static float half_to_float(uint16_t b) {
     int exponent = b >> 10 & 31, fraction = b & 1023;
@@ -121,7 +121,7 @@ int cublasLtMatrixLayoutSetAttribute(Layout* l, int attribute, const void* value
 
 int cublasLtMatmulPreferenceCreate(Wish** made) {
     *made = (Wish*)calloc(1, sizeof(Wish));
-    (*made)->reductions = 7;  // all of them, if nobody says otherwise
+    (*made)->reductions = 7;  // all of them, by default
     return 0;
 }
 

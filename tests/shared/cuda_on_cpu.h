@@ -100,7 +100,7 @@ static void prepare(Fiber& f) {
 #endif
 }
 
-// Ends the launch: nobody comes back to a fiber after this.
+// Ends the launch: no fiber runs after this.
 static void fail(const char* format, ...) {
     if (!failed) {
         char what[384];
@@ -423,7 +423,7 @@ T exchange_xor(unsigned mask, T x, int apart, int site) {
     unsigned other = current->number ^ (unsigned)apart;
     if (other >= fiber_count) fail("exchange with thread %u, which is not there", other);
     bits = fibers[other].value;
-    wait_for(AT_WARP, site);  // nobody writes anew before all have read
+    wait_for(AT_WARP, site);  // no thread writes again before all have read
     memcpy(&x, &bits, sizeof x);
     return x;
 }

@@ -65,7 +65,7 @@ def campaign(kills: int, seed: int, folder: Path) -> dict[str, Any]:
     """Return what was done: {"kills", "ranks", "digest"}.
 
     Raises:
-        AssertionError: a training ended with other bits than the one that nobody killed.
+        AssertionError: a training ended with other bits than the one that was not killed.
     """
     draw = random.Random(seed)
     whole = folder / "whole"

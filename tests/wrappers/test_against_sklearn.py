@@ -62,4 +62,4 @@ def test_the_example_plots_and_goes_on_after_a_kill(load, tmp_path, capsys):
     )
     printed = capsys.readouterr()
     assert "accuracy on rows kept apart" in printed.out
-    assert not printed.err, "no bar where nobody watches"
+    assert not printed.err, "no bar outside of a terminal"

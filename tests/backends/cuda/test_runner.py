@@ -59,7 +59,7 @@ def test_warps_that_come_apart_are_found(cuda):
         _wrong(cuda, source, (1,), (64,), np.int32(40))
 
 
-def test_shared_memory_that_nobody_wrote_and_races_are_found(cuda):
+def test_unwritten_shared_memory_and_races_are_found(cuda):
     source = """extern "C" __global__ void wrong(OUT(float) y, int kind) {
         SHARED(float, s, 64);
         if (kind != 1) s[threadIdx.x] = threadIdx.x;

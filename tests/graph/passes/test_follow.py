@@ -33,7 +33,7 @@ def conv(x, w, b):
 
 
 def sums(x, w, b):
-    """Three products added up, and a residual that nobody reads later."""
+    """Three products added up, and a residual that is not read later."""
     y = ops.matmul(x, w)
     total = ops.matmul(x, w + 1.0) + y + (ops.matmul(x, w * 2.0) + b)
     return total, ops.relu(total)

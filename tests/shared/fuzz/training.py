@@ -41,7 +41,7 @@ def loss_case(draft: Draft) -> tuple[str, dict[str, Any], str]:
     name = draft.pick(sorted(classes))
     known = [c for c in loss_cases.LOSSES if c[0] == name]
     if not known:
-        return name, {}, "real"  # a new loss, whose cases nobody has written yet
+        return name, {}, "real"  # a new loss, whose cases are not written yet
     _, arguments, kinds = draft.pick(known)
     return name, arguments, draft.pick(kinds)
 
