@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kerasish.engine.layer.interface import LayerLike, Saved
 from kerasish.engine.layer.layer import Layer
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.saving.files.source import Entry, Group, Groups, as_dtype
-from kerasish.saving.paths import SEEDS, Place, seed_places
+from kerasish.saving.files.source import Entry, Groups, PartArrays, as_dtype
+from kerasish.saving.paths import SEEDS, PartPath, seed_places
 from kerasish.tensor import wrap
 from kerasish.typing import Array
 
@@ -29,13 +29,13 @@ class Misfit(NamedTuple):
     file: str
 
 
-class Plan:
+class LoadPlan:
     """What to assign, and what does not fit."""
 
     def __init__(self, where: str) -> None:
         self.where = where
         self.pairs: list[tuple[Any, Entry]] = []
-        self.custom: list[tuple[Any, Group]] = []
+        self.custom: list[tuple[Any, PartArrays]] = []
         self.misfits: list[Misfit] = []
         self.notes: list[str] = []
 
@@ -81,7 +81,7 @@ class Plan:
                 raise
             raise ValueError(f"{self.where}: the array {entry.where!r} {error}") from error
 
-    def _load_custom(self, owner: Saved, group: Group, skip_mismatch: bool) -> None:
+    def _load_custom(self, owner: Saved, group: PartArrays, skip_mismatch: bool) -> None:
         try:
             owner.load_own_variables(group)
         except (KeyError, IndexError, TypeError, ValueError) as error:
@@ -125,7 +125,7 @@ def variables_of(owner: LayerLike | Optimizer) -> list[Any]:
     return owner.stored_variables()
 
 
-def match(parts: list[Place], groups: Groups, where: str, by: str | None = None) -> Plan:
+def match(parts: list[PartPath], groups: Groups, where: str, by: str | None = None) -> LoadPlan:
     """Return what a file's groups give to a model's parts.
 
     Args:
@@ -135,7 +135,7 @@ def match(parts: list[Place], groups: Groups, where: str, by: str | None = None)
         by: None: by path, names in another order are a misfit; "position": by path; "name": by
             the layers' names.
     """
-    plan = Plan(where)
+    plan = LoadPlan(where)
     find = _finder(parts, groups, by)
     used: set[str] = set()
     if by is None:
@@ -163,7 +163,7 @@ def match(parts: list[Place], groups: Groups, where: str, by: str | None = None)
     return plan
 
 
-def match_seeds(plan: Plan, parts: list[Place], groups: Groups) -> None:
+def match_seeds(plan: LoadPlan, parts: list[PartPath], groups: Groups) -> None:
     """Plan to let random states go on where they stood; files of Keras hold none."""
     for path, states in seed_places(parts):
         entries = groups[path].entries if path in groups else {}
@@ -178,7 +178,9 @@ def match_seeds(plan: Plan, parts: list[Place], groups: Groups) -> None:
             plan.pairs.extend((s, e) for s, e in zip(states, results) if e is not None)
 
 
-def _finder(parts: list[Place], groups: Groups, by: str | None) -> Callable[[Place], str | None]:
+def _finder(
+    parts: list[PartPath], groups: Groups, by: str | None
+) -> Callable[[PartPath], str | None]:
     if by == "name":
         named: dict[str, str] = {}
         for path, group in groups.items():
@@ -186,7 +188,7 @@ def _finder(parts: list[Place], groups: Groups, by: str | None) -> Callable[[Pla
                 named.setdefault(group.name, path)
         top = {id(p.owner): p for p in parts if p.path.count("/") == 1}
 
-        def by_name(place: Place) -> str | None:
+        def by_name(place: PartPath) -> str | None:
             head, _, rest = place.path.partition("/")
             first, _, rest = rest.partition("/")
             parent = next((p for p in top.values() if p.path == f"{head}/{first}"), None)
@@ -201,7 +203,7 @@ def _finder(parts: list[Place], groups: Groups, by: str | None) -> Callable[[Pla
     if by not in (None, "position"):
         raise ValueError(f'by must be None, "position" or "name", got {by!r}.')
 
-    def by_path(place: Place) -> str | None:
+    def by_path(place: PartPath) -> str | None:
         if place.group in groups:
             return place.group
         # Keras 2.13 called the list of layers so.
@@ -214,7 +216,9 @@ def _finder(parts: list[Place], groups: Groups, by: str | None) -> Callable[[Pla
     return by_path
 
 
-def _moved(parts: list[Place], groups: Groups, find: Callable[[Place], str | None]) -> list[Misfit]:
+def _moved(
+    parts: list[PartPath], groups: Groups, find: Callable[[PartPath], str | None]
+) -> list[Misfit]:
     """Return the layers whose names stand in the file in another order."""
     families: dict[str, list[tuple[str, str, str]]] = {}
     for place in parts:
@@ -236,7 +240,7 @@ def _moved(parts: list[Place], groups: Groups, find: Callable[[Place], str | Non
     return results
 
 
-def _match_plain(plan: Plan, place: Place, group: Group | None) -> None:
+def _match_plain(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> None:
     own = variables_of(place.owner)
     entries = dict(group.entries) if group is not None else {}
     for i, variable in enumerate(own):
@@ -250,7 +254,7 @@ def _match_plain(plan: Plan, place: Place, group: Group | None) -> None:
         plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
 
 
-def _match_optimizer(plan: Plan, place: Place, group: Group | None) -> None:
+def _match_optimizer(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> None:
     optimizer = place.owner
     if group is None or not group.entries:
         return  # weights alone: the optimizer stays as it is

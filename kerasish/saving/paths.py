@@ -35,7 +35,7 @@ _OTHER_ATTRIBUTES = {
 }
 
 
-class Place(NamedTuple):
+class PartPath(NamedTuple):
     """A part of the model and its path, "" for the model itself."""
 
     path: str
@@ -47,7 +47,7 @@ class Place(NamedTuple):
         return f"{self.path}/vars" if self.path else "vars"
 
 
-def seed_places(collected: list[Place]) -> list[tuple[str, list[Any]]]:
+def seed_places(collected: list[PartPath]) -> list[tuple[str, list[Any]]]:
     """Return (group, states of the seed generators) of each layer that has any.
 
     Keras keeps no such states, and reads past these groups.
@@ -69,9 +69,9 @@ def _name_in_paths(kind: type) -> str:
     return to_snake_case(INNER_NAMES.get(kind.__name__, kind.__name__))
 
 
-def places(model: Layer) -> list[Place]:
+def places(model: Layer) -> list[PartPath]:
     """Return all parts of `model`, itself first, each at the first path that leads to it."""
-    results: list[Place] = []
+    results: list[PartPath] = []
     _visit("", model, results, _Seen())
     return results
 
@@ -90,20 +90,23 @@ class _Seen:
         return True
 
 
-def _visit_any(path: str, value: Any, collected: list[Place], seen: _Seen) -> None:
+def _visit_any(path: str, value: Any, collected: list[PartPath], seen: _Seen) -> None:
     (_visit if _is_part(value) else _visit_many)(path, value, collected, seen)
 
 
-def _visit(path: str, owner: LayerLike | Optimizer, collected: list[Place], seen: _Seen) -> None:
+def _visit(path: str, owner: LayerLike | Optimizer, collected: list[PartPath], seen: _Seen) -> None:
     if not seen.add(owner):
         return
-    collected.append(Place(path, owner))
+    collected.append(PartPath(path, owner))
     for name, value in _attributes(owner):
         _visit_any(f"{path}/{name}" if path else name, value, collected, seen)
 
 
 def _visit_many(
-    path: str, many: dict[str, Any] | set[Any] | Sequence[Any], collected: list[Place], seen: _Seen
+    path: str,
+    many: dict[str, Any] | set[Any] | Sequence[Any],
+    collected: list[PartPath],
+    seen: _Seen,
 ) -> None:
     if not seen.add(many):
         return

@@ -20,7 +20,7 @@ class Entry:
         self.where, self.shape, self.dtype, self.read = where, shape, dtype, read
 
 
-class Group(Mapping[str, Any]):
+class PartArrays(Mapping[str, Any]):
     """The arrays that belong to one part of a model; a mapping that layers can load from."""
 
     def __init__(self, name: str | None, entries: dict[str, Entry]) -> None:
@@ -36,7 +36,7 @@ class Group(Mapping[str, Any]):
         return len(self.entries)
 
 
-Groups = dict[str, Group]
+Groups = dict[str, PartArrays]
 
 # Elements that a model may have besides those in its file: parts that files leave out are small.
 SLACK = 2**22

@@ -18,7 +18,7 @@ from kerasish.saving.formats.legacy_config import modern, plain, training
 from kerasish.saving.formats.weights import check_complete, renew_optimizer
 from kerasish.saving.hdf5 import file as hdf5
 from kerasish.saving.hdf5 import writer as hdf5_output
-from kerasish.saving.match import Misfit, Plan, match_seeds
+from kerasish.saving.match import LoadPlan, Misfit, match_seeds
 from kerasish.saving.paths import SEEDS, places, seed_places
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ def _root(file: Any, path: str) -> Any:
     return root
 
 
-def _plan(model: Model, root: Any, path: str, by: str | None) -> Plan:
+def _plan(model: Model, root: Any, path: str, by: str | None) -> LoadPlan:
     with hdf5.clear_errors(path):
         return _compare(model, root, path, by)
 
@@ -213,8 +213,8 @@ def _stored(root: Any, path: str) -> dict[str, list[Entry]]:
     return {name: entries for name, entries in results.items() if entries}
 
 
-def _compare(model: Model, root: Any, path: str, by: str | None) -> Plan:
-    plan = Plan(path)
+def _compare(model: Model, root: Any, path: str, by: str | None) -> LoadPlan:
+    plan = LoadPlan(path)
     stored = _stored(root, path)
     layers = [layer for layer in _layers(model) if layer.weights]
     if by == "name":
@@ -229,7 +229,7 @@ def _compare(model: Model, root: Any, path: str, by: str | None) -> Plan:
 
 
 def _by_position(
-    plan: Plan, layers: list[Any], stored: dict[str, list[Entry]], by: str | None
+    plan: LoadPlan, layers: list[Any], stored: dict[str, list[Entry]], by: str | None
 ) -> None:
     names, own = list(stored), [layer.name for layer in layers]
     if by is None and names != own and sorted(names) == sorted(own):
@@ -262,7 +262,7 @@ def _entries(root: Any, name: str, path: str) -> list[Entry]:
     return results
 
 
-def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:
+def _pair(plan: LoadPlan, name: str, own: list[Any], entries: list[Entry]) -> None:
     for i, v in enumerate(own):
         where = f"{name}/{v.name}"
         if i >= len(entries):
@@ -273,14 +273,14 @@ def _pair(plan: Plan, name: str, own: list[Any], entries: list[Entry]) -> None:
         plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
 
 
-def _plan_seeds(plan: Plan, model: Layer, file: Any) -> None:
+def _plan_seeds(plan: LoadPlan, model: Layer, file: Any) -> None:
     """Add the random states; files of Keras hold none."""
     seeds = hdf5.member(file, SEEDS, plan.where)
     if hdf5.is_group(seeds):
         match_seeds(plan, places(model), hdf5.read_groups(seeds, plan.where))
 
 
-def _plan_optimizer(plan: Plan, model: Model, file: Any) -> None:
+def _plan_optimizer(plan: LoadPlan, model: Model, file: Any) -> None:
     """Add the optimizer's variables, in the order in which the file names them."""
     optimizer = model.optimizer
     with hdf5.clear_errors(plan.where):

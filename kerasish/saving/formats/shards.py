@@ -18,7 +18,7 @@ import numpy as np
 
 from kerasish.saving.files.atomic import flush_folder, replacing, save_error
 from kerasish.saving.files.lock import holding
-from kerasish.saving.files.source import Group, Groups
+from kerasish.saving.files.source import Groups, PartArrays
 from kerasish.saving.files.temporary import temporary
 from kerasish.saving.formats.json_text import read_json, write_json
 from kerasish.saving.formats.weights import parts_of
@@ -250,7 +250,7 @@ def _merged(places: dict[str, Any], held: dict[str, Groups], path: str) -> Group
             part = held[name].get(key)
             if part is None:
                 raise ValueError(f"{path}: the shard {name!r} does not hold {key!r}.")
-            whole = results.setdefault(key, Group(part.name, {}))
+            whole = results.setdefault(key, PartArrays(part.name, {}))
             twice = whole.entries.keys() & part.entries.keys()
             if twice:
                 raise ValueError(f"{path}: two shards hold {key}/{min(twice)}.")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasish.saving.files.source import Entry, Group, Groups
+from kerasish.saving.files.source import Entry, Groups, PartArrays
 from kerasish.saving.formats.tensor_file import TensorFile, code_of, opened, write_arrays
 from kerasish.saving.formats.weights import parts_of, put_weights
 from kerasish.typing import Array
@@ -47,11 +47,11 @@ def load_tensors(
 def _groups(file: TensorFile) -> Groups:
     try:
         names = dict(json.loads(file.metadata.get("names", "{}")))
-        results: Groups = {str(group): Group(name, {}) for group, name in names.items()}
+        results: Groups = {str(group): PartArrays(name, {}) for group, name in names.items()}
     except (ValueError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"{file.path}: its metadata are damaged ({error}).") from error
     for full, place in file.places.items():
         group, _, key = full.rpartition("/")
         entry = Entry(full, place.shape, place.dtype, partial(file.read, full))
-        results.setdefault(group, Group(None, {})).entries[key] = entry
+        results.setdefault(group, PartArrays(None, {})).entries[key] = entry
     return results

@@ -12,7 +12,7 @@ from kerasish.saving.files.source import Groups
 from kerasish.saving.hdf5 import file as hdf5_input
 from kerasish.saving.hdf5 import writer as hdf5_output
 from kerasish.saving.match import match, variables_of
-from kerasish.saving.paths import Place, places, seed_places
+from kerasish.saving.paths import PartPath, places, seed_places
 from kerasish.typing import PathLike
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def check_complete(model: Layer, written: Iterable[Any], whole: bool = True) -> 
         )
 
 
-def _check_groups(group: list[Place]) -> None:
+def _check_groups(group: list[PartPath]) -> None:
     """Check that no two parts share a place in the file."""
     known: dict[str, Any] = {}
     for place in group:

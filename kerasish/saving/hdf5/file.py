@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from kerasish.saving.files.checksum import checksum
-from kerasish.saving.files.source import Entry, Group, Groups
+from kerasish.saving.files.source import Entry, Groups, PartArrays
 from kerasish.saving.hdf5 import library as hdf5_library
 from kerasish.saving.hdf5 import reader as hdf5_input
 from kerasish.saving.paths import SEEDS
 from kerasish.typing import Array
+
+HDF5Group = hdf5_input.Group | hdf5_library.Group
 
 CHECKSUM = "crc32"  # attribute of a dataset: CRC-32 of its dtype, shape and bytes
 _DEEPEST = 1000
@@ -95,7 +97,7 @@ def clear_errors(where: str) -> Iterator[None]:
 
 def is_group(item: Any) -> bool:
     """Return whether something of a file is a group."""
-    return isinstance(item, (hdf5_input.Group, hdf5_library.Group))
+    return isinstance(item, HDF5Group)
 
 
 def is_array(item: Any) -> bool:
@@ -135,7 +137,7 @@ def _join(group: Any, name: str) -> str:
     return f"{group.name.strip('/')}/{name}".strip("/")
 
 
-def walk(root: Group, where: str) -> Iterator[tuple[str, Any]]:
+def walk(root: HDF5Group, where: str) -> Iterator[tuple[str, Any]]:
     """Yield (path, object) of all that lies below a group, each group before its members.
 
     Raises:
@@ -171,14 +173,14 @@ def walk(root: Group, where: str) -> Iterator[tuple[str, Any]]:
                 enter(item, inner)
 
 
-def read_groups(root: Group, where: str) -> Groups:
+def read_groups(root: HDF5Group, where: str) -> Groups:
     """Return all groups of variables or seeds below `root`, by path; no numbers are read yet."""
     results: Groups = {}
     with clear_errors(where):
         for path, item in walk(root, where):
             parent, _, name = path.rpartition("/")
             if is_group(item) and name in ("vars", SEEDS):
-                results[path] = Group(text_attribute(item, "name", where), {})
+                results[path] = PartArrays(text_attribute(item, "name", where), {})
             elif is_array(item) and parent in results:
                 results[parent].entries[name] = entry_of(item, path, where)
     return results
