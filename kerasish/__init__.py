@@ -51,6 +51,7 @@ from kerasish.engine import Sequential as Sequential
 from kerasish.engine import StatelessScope as StatelessScope
 from kerasish.engine import SymbolicScope as SymbolicScope
 from kerasish.engine.function import function as function
+from kerasish.engine.layer.defaults import defaults as defaults
 from kerasish.engine.layer.remat import RematScope as RematScope
 from kerasish.engine.layer.remat import remat as remat
 from kerasish.initializers import Initializer as Initializer

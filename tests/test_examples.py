@@ -30,6 +30,14 @@ GOALS = {
     ],
     "reverse_words": [({"right": "without a mistake:"}, "right > 0.9")],
     "attention": [({"right": "without a mistake:"}, "right > 0.95")],
+    "sentiment_trees": [
+        ({"words": "right: word sum", "tree": "right: tree LSTM"},
+         "tree > 0.95 and words < 0.8"),
+    ],
+    "expressions": [
+        ({"small": "no larger than in training:", "large": "with 40 operations:"},
+         "small > 0.95 and large > 0.6"),
+    ],
     "time_series": [({"network": "network", "rival": "as yesterday"}, "network < 0.9 * rival")],
     "autoencoder": [({"pca": "PCA", "own": "autoencoder"}, "own < 0.75 * pca")],
     "two_inputs": [

@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 # In this order a name that several modules offer gets its page: the first module has it.
 FIRST = (
     "", "layers", "models", "losses", "metrics", "optimizers", "optimizers.schedules", "callbacks",
-    "data", "datasets", "ops", "ops.nn", "ops.numpy", "ops.linalg", "ops.image", "random",
+    "data", "datasets", "fold", "ops", "ops.nn", "ops.numpy", "ops.linalg", "ops.image", "random",
     "autodiff", "activations", "initializers", "regularizers", "constraints", "wrappers",
     "wrappers.sklearn", "saving", "export", "utils", "visualization", "config", "dtype_policies",
     "mixed_precision", "tree", "testing", "errors",
@@ -43,7 +43,11 @@ INTERNAL = {
     "errors": {"at_user_line", "is_users", "levels_to_user"},
 }  # fmt: skip
 # Names that users take from a module that does not define them, and Keras does not have.
-COLLECTED = {"config": {"set_device", "set_memory_limit"}, "models": {"Functional"}}
+COLLECTED = {
+    "config": {"set_device", "set_memory_limit"},
+    "fold": {"Folded", "Structures"},
+    "models": {"Functional"},
+}
 # Modules below, with what they offer under names that their package does not repeat.
 DATASETS = "datasets"
 

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.config import using_threads
 from kerasish.errors import TraceError
 from kerasish.graph.control import ControlOp, _is_float, _slopes_of, _spread, _zeros
 from kerasish.graph.ir import Graph, Node, Value
@@ -25,6 +26,7 @@ from kerasish.typing import Array
 
 WIDTHS = (4, 16, 64, 256, 1024, 4096)  # rows of a compiled call
 _CALL_COST = 32  # of a native call, in rows
+_ONE_THREAD = 256  # rows up to which a call is too short to wait for other threads
 
 
 @functools.lru_cache(maxsize=4096)
@@ -100,7 +102,8 @@ def _run(
                 _rows_of(buffers[c], row[low:high], width) for c, row in zip(inputs[kind], places)
             ]
             runner = runners["graphs"][kind * len(widths) + widths.index(width)]
-            results = runner([*given, *captured])
+            with using_threads(1 if width <= _ONE_THREAD else None):
+                results = runner([*given, *captured])
             for c, first, result in zip(outputs[kind], firsts.tolist(), results):
                 buffers[c][first + low : first + high] = result[: high - low]
     return buffers
@@ -175,7 +178,8 @@ def _run_reverse(
                     part[: high - low] = whole[first + low : first + high]
                     here.append(part)
             runner = runners["graphs"][kind * len(widths) + widths.index(width)]
-            results = runner([*given, *known, *here])
+            with using_threads(1 if width <= _ONE_THREAD else None):
+                results = runner([*given, *known, *here])
             for j, result in zip(changed, results):
                 target, rows = slopes[inputs[kind][j]], places[j, low:high]
                 if repeated >> j & 1:

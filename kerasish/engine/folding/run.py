@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Sequence
 from typing import Any
 
@@ -104,8 +105,8 @@ class _Buffer:
         if not len(places):
             return self._parts[0][:0]
         low, high = int(places.min()), int(places.max())
-        first = int(np.searchsorted(self._ends, low, side="right"))
-        last = int(np.searchsorted(self._starts, high, side="right")) - 1
+        first = bisect_right(self._ends, low)
+        last = bisect_right(self._starts, high) - 1
         start, part = self._starts[first], self._parts[first]
         if last > first:
             part = ops.concatenate(self._parts[first : last + 1], axis=0)

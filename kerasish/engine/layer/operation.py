@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import registry, tree
+from kerasish.engine.layer.chaining import find_method, no_method
 from kerasish.engine.layer.dropped_masks import note_op
 from kerasish.engine.layer.remat import RematMode, call_again
 from kerasish.errors import TraceError, at_user_line
@@ -86,6 +88,15 @@ class KerasTensor(Operators):
     ) -> KerasTensor:
         """Remember a call of an op or a composed function as a step of the model."""
         return OpCall(function).symbolic_call(*args, **kwargs)
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            # Reached only where an attribute is missing: the name of a layer or an op.
+            method = find_method(name)
+            if method is None:
+                raise no_method(self, name)
+            return functools.partial(method, self)
 
     def __repr__(self) -> str:
         return f"<KerasTensor shape={self.shape}, dtype={self.dtype}, name={self.name}>"

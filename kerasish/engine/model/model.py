@@ -9,17 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish import registry, tree
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
-from kerasish.engine.data.structures import Structures
-from kerasish.engine.folding.folded import build_configs, build_parts
-from kerasish.engine.folding.inputs import (
-    PackedData,
-    as_structures,
-    folded_layers,
-    may_hold_structures,
-    pack_inputs,
-    read_structures,
-    record_inputs,
-)
+from kerasish.engine.folding.in_models import StructuresMixin
 from kerasish.engine.functional.arrange import arrange_inputs
 from kerasish.engine.functional.functional import Graph, start_at_inputs
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
@@ -53,7 +43,7 @@ def _is_functional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     )
 
 
-class Model(QuantizedModelMixin, Trainer):  # type: ignore[misc]  # another order of arguments
+class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc]  # arguments
     """A layer with `compile`, `fit`, `evaluate`, `predict`, `save` and `summary`.
 
     `Model(inputs, outputs)` makes a functional model of symbolic tensors; a subclass defines
@@ -151,29 +141,11 @@ class Model(QuantizedModelMixin, Trainer):  # type: ignore[misc]  # another orde
         sparse = [t.sparse for t in self.known_inputs]
         if any(sparse) and isinstance(data, ArrayData):
             data.keep_sparse(sparse, self.input_keys)
-        if folded_layers(self):
-            if isinstance(data, ArrayData):
-                read_structures(self, record_inputs, data.structures())
-            return PackedData(data, lambda x: read_structures(self, pack_inputs, x))
+        packed = self.packed_data(data)
+        if packed is not None:
+            return packed
         stage = self.host_stage()
         return data if stage is None else stage_data(data, stage, self._prepare_inputs)
-
-    def with_structures(self, x: Structure) -> Structure:
-        """Return inputs with lists of Python structures as columns, where the model reads such.
-
-        Args:
-            x: the inputs that the user gave.
-        """
-        if not may_hold_structures(x) or not folded_layers(self):
-            return x
-        return as_structures(x)
-
-    def _packed(self, x: Structure) -> Structure:
-        """Return an argument of a call with its structures packed, where the model reads such."""
-        if type(x) is not list and type(x) is not Structures or len(x) and hasattr(x[0], "shape"):
-            return x
-        layers = folded_layers(self)
-        return pack_inputs(layers, as_structures(x)) if layers else x
 
     def _waits_for_host_layers(self) -> bool:
         return False
@@ -203,20 +175,6 @@ class Model(QuantizedModelMixin, Trainer):  # type: ignore[misc]  # another orde
             return
         specs = tree.map_shape_structure(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
         infer(self._call_quietly, to_specs((specs,)), by_values=True)
-
-    def get_build_config(self) -> dict[str, Any] | None:
-        """Return the shapes from which the model was built, or None."""
-        if not folded_layers(self):
-            return super().get_build_config()
-        return {"parts": build_configs(self)}
-
-    def build_from_config(self, config: dict[str, Any]) -> None:
-        """Build from what `get_build_config` returned."""
-        if config and config.get("parts"):
-            build_parts(self, config["parts"])
-            self.built = all(p.built for p in self.flatten_layers() if p is not self)
-        else:
-            super().build_from_config(config)
 
     # --- parts --------------------------------------------------------------------------------
 
