@@ -30,6 +30,7 @@ GOALS = {
     ],
     "reverse_words": [({"right": "without a mistake:"}, "right > 0.9")],
     "attention": [({"right": "without a mistake:"}, "right > 0.95")],
+    "dates": [({"right": "never seen before, right:"}, "right > 0.9")],
     "time_series": [({"network": "network", "rival": "as yesterday"}, "network < 0.9 * rival")],
     "autoencoder": [({"pca": "PCA", "own": "autoencoder"}, "own < 0.75 * pca")],
     "two_inputs": [
