@@ -38,6 +38,7 @@ GOALS = {
         ({"small": "no larger than in training:", "large": "with 40 operations:"},
          "small > 0.95 and large > 0.6"),
     ],
+    "dates": [({"right": "never seen before, right:"}, "right > 0.9")],
     "time_series": [({"network": "network", "rival": "as yesterday"}, "network < 0.9 * rival")],
     "autoencoder": [({"pca": "PCA", "own": "autoencoder"}, "own < 0.75 * pca")],
     "two_inputs": [

@@ -9,7 +9,8 @@ from typing import Any
 _FOLDER = tempfile.TemporaryDirectory(prefix="kerasish-gallery-")
 _ORDER = (
     "tabular", "digits_cnn", "autoencoder", "two_inputs", "messy_data", "time_series",
-    "character_model", "reverse_words", "attention", "sentiment_trees", "expressions", "transfer",
+    "character_model", "reverse_words", "attention", "sentiment_trees", "expressions",
+    "dates", "transfer",
     "custom_parts", "custom_train_step", "q_learning", "grid_search",
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ def float_of(model: Model) -> str:
 
 def takes_sparse(model: Model) -> bool:
     """Return whether an input of a model was declared with `sparse=True`."""
-    return any(t.sparse for t in model.known_inputs)
+    return any(t.sparse for t in model.known_inputs.values())
 
 
 def finite(x: Array) -> Array:

@@ -257,6 +257,19 @@ def test_a_subclassed_model_and_named_inputs(engine):
     np.testing.assert_allclose(got[7:8], model({"words": words, "more": more}), rtol=1e-5)
 
 
+def test_named_inputs_are_told_apart_by_name_in_any_order():
+    words, more = keras.Input((None,), name="words"), keras.Input((2,), name="more")
+    read = layers.GlobalAveragePooling1D()(layers.Embedding(20, 4)(words))
+    last = layers.Dense(1)(layers.Concatenate()([read, more]))
+    model = keras.Model({"words": words, "more": more}, last)
+    model.compile("sgd", "mse")
+    x = {"words": X, "more": np.ones((len(X), 2))}
+    model.fit(x, Y, verbose=0)
+    assert model.predict(x, verbose=0).shape == (len(X), 1)
+    with pytest.raises(ValueError, match=r"takes 'more' of shape \(None, 2\)"):
+        model.fit({"words": X, "more": X}, Y, verbose=0)
+
+
 def test_a_training_that_is_cut_off_goes_on_with_the_same_bits(tmp_path):
     def run(epochs, **options):
         model = a_model()

@@ -115,18 +115,17 @@ class ArrayData(Data):
         result._rows = [leaf for leaf in tree.flatten(result._structure) if leaf is not None]
         return result
 
-    def keep_sparse(self, inputs: Sequence[bool], keys: Sequence[str]) -> None:
+    def keep_sparse(self, inputs: dict[str, bool]) -> None:
         """Let the sparse matrices of x that are for sparse inputs stay so in the batches.
 
         Args:
-            inputs: for each input of the model, whether it is sparse.
-            keys: the names of the inputs in a dict.
+            inputs: key -> whether the model's input is sparse, in the order of a flat list.
         """
         x = self._structure[0]
         if isinstance(x, dict):
-            pairs = [(x.get(key), sparse) for key, sparse in zip(keys, inputs)]
+            pairs = [(x.get(key), sparse) for key, sparse in inputs.items()]
         else:
-            pairs = list(zip(tree.flatten(x), inputs))
+            pairs = list(zip(tree.flatten(x), inputs.values()))
         for rows, sparse in pairs:
             if isinstance(rows, SparseRows):
                 rows.stays_sparse = sparse

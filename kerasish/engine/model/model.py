@@ -138,9 +138,9 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
         """Return data whose x has gone through the model's host stage, if it has one."""
         if self.layer_graph is None and not self.built and self._waits_for_host_layers():
             self._build_for((data.peek()[0],), {})
-        sparse = [t.sparse for t in self.known_inputs]
-        if any(sparse) and isinstance(data, ArrayData):
-            data.keep_sparse(sparse, self.input_keys)
+        sparse = {key: t.sparse for key, t in self.known_inputs.items()}
+        if any(sparse.values()) and isinstance(data, ArrayData):
+            data.keep_sparse(sparse)
         packed = self.packed_data(data)
         if packed is not None:
             return packed
@@ -241,9 +241,14 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
         return None if self.layer_graph is None else len(self.layer_graph.inputs)
 
     @property
-    def known_inputs(self) -> list[KerasTensor]:
-        """The symbolic inputs of a functional model."""
-        return [] if self.layer_graph is None else self.layer_graph.inputs
+    def known_inputs(self) -> dict[str, KerasTensor]:
+        """Key in a dict of inputs -> symbolic input of a functional model, in flat order."""
+        if self.layer_graph is None:
+            return {}
+        keys: list[Any] = self.input_names
+        if isinstance(self.inputs_structure, dict):
+            keys = [path[0] for path, _ in tree.flatten_with_path(self.inputs_structure)]
+        return dict(zip(map(str, keys), self.inputs))
 
     @property
     def output_count(self) -> int | None:

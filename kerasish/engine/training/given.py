@@ -43,12 +43,9 @@ def read_given(
 
 def _check_shapes(model: TrainedModel, x: Structure) -> None:
     """Raise where sequences of different lengths are given for an input of one length."""
-    if isinstance(x, dict):
-        keys = model.input_keys
-        given = [x.get(key) for key in keys]
-    else:
-        given = tree.flatten(x)
-    for t, rows in zip(model.known_inputs, given):
+    known = model.known_inputs
+    given = [x.get(key) for key in known] if isinstance(x, dict) else tree.flatten(x)
+    for t, rows in zip(known.values(), given):
         if not isinstance(rows, Ragged):
             continue
         if len(t.shape) != len(rows.shape) or t.shape[1] is not None:

@@ -44,8 +44,8 @@ class TrainedModel(Protocol):
         """The number of inputs, where it is known."""
 
     @property
-    def known_inputs(self) -> list[KerasTensor]:
-        """The symbolic inputs, where they are known."""
+    def known_inputs(self) -> dict[str, KerasTensor]:
+        """Key -> symbolic input, in the order of a flat list, where they are known."""
 
     @property
     def output_count(self) -> int | None:

@@ -83,9 +83,9 @@ class Trainer(Layer):
         return None
 
     @property
-    def known_inputs(self) -> list[KerasTensor]:
-        """The symbolic inputs, where they are known."""
-        return []
+    def known_inputs(self) -> dict[str, KerasTensor]:
+        """Key -> symbolic input, in the order of a flat list, where they are known."""
+        return {}
 
     @property
     def output_count(self) -> int | None:
