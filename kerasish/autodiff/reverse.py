@@ -99,27 +99,23 @@ def walk_back(
     for t, g in targets:
         if t.tracked or t.key is not None:
             arrive(t, g)
-    around = recording.maker
-    try:
-        while queue:
-            maker = heapq.heappop(queue)[1]
-            for i in range(len(maker.results)):
-                if (maker, i) in keep and (maker, i) in results:
-                    kept[maker, i] = results[maker, i]
-            if maker.serial < since:
+    while queue:
+        maker = heapq.heappop(queue)[1]
+        for i in range(len(maker.results)):
+            if (maker, i) in keep and (maker, i) in results:
+                kept[maker, i] = results[maker, i]
+        if maker.serial < since:
+            continue
+        recording.maker = maker  # a trace files what follows under the layer of the record
+        grads = _apply_rule(maker, results)
+        for t, g in zip(maker.inputs, grads):
+            if g is None or not t.tracked:
                 continue
-            recording.maker = maker  # a trace files what follows under the layer of the record
-            grads = _apply_rule(maker, results)
-            for t, g in zip(maker.inputs, grads):
-                if g is None or not t.tracked:
-                    continue
-                if g.shape != t.value.shape:
-                    g = sum_to_shape(g, t.shape)
-                if g.dtype != t.dtype:
-                    g = ops.cast(g, t.dtype)
-                arrive(t, g)
-    finally:
-        recording.maker = around
+            if g.shape != t.value.shape:
+                g = sum_to_shape(g, t.shape)
+            if g.dtype != t.dtype:
+                g = ops.cast(g, t.dtype)
+            arrive(t, g)
     kept.update((name, g) for name, g in results.items() if type(name) is Key)
     return kept
 
@@ -145,7 +141,8 @@ def differentiate(
         if g.shape != t.shape:
             g = ops.broadcast_to(g, t.shape)
         pairs.append((t, g))
-    with override(recording, "on", create_graph or recording.depth > 0):
+    recorded = override(recording, "on", create_graph or recording.depth > 0)
+    with recorded, override(recording, "maker", recording.maker):
         return walk_back(pairs, wanted, since)
 
 
