@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
 
 
+@dataclass
 class StepTimer:
     """Puts itself around the training step of a model while batches are to be timed.
 
@@ -25,17 +27,17 @@ class StepTimer:
         peaks: what the machine does at best; None if that is not known.
     """
 
-    def __init__(self, batches: tuple[int, int]) -> None:
-        self.batches = batches
-        self.timings: list[list[Timing]] = []
-        self.seconds: list[float] = []
-        self.plain_seconds: float | None = None
-        self.peaks: Peaks | None = None
-        self.done = 0
+    batches: tuple[int, int]
+    timings: list[list[Timing]] = field(default_factory=list)
+    seconds: list[float] = field(default_factory=list)
+    plain_seconds: float | None = None
+    peaks: Peaks | None = None
+    done: int = 0
 
     def begin(self) -> None:
         """Forget what was timed; a training begins."""
-        self.__init__(self.batches)  # type: ignore[misc]
+        self.timings, self.seconds, self.done = [], [], 0
+        self.plain_seconds = self.peaks = None
 
     @property
     def over(self) -> bool:

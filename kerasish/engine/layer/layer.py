@@ -270,6 +270,8 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
             if building:
                 self._end_building(args, kwargs)
             self._finish_call(args, kwargs, outputs)
+            if context.watch is not None:
+                context.watch(self, outputs)
             return outputs
         finally:
             context.training = before
