@@ -89,6 +89,39 @@ def is_users(frame: FrameType) -> bool:
     return str(frame.f_globals.get("__name__", "")).partition(".")[0] not in _NOT_USERS
 
 
+_FRAMES = 24  # from an op of a layer to the line that calls the layer there are fewer
+# Below their frames lies who runs a step, not what is in it.
+_RUN_STEPS = frozenset(("kerasish.graph.trace", "kerasish.engine.training.step",
+                        "kerasish.engine.training.program"))  # fmt: skip
+_users: dict[str, bool] = {}  # module -> whether it is the user's
+
+
+def user_place() -> tuple[str, int] | None:
+    """Return (file, line) of the user's code nearest to the caller; None if it is far away.
+
+    For calls that come often: it looks at a few frames only.
+
+    Example:
+        >>> place = user_place()
+        >>> place is None or place[1] > 0
+        True
+    """
+    frame: FrameType | None = sys._getframe(1)
+    for _ in range(_FRAMES):
+        if frame is None:
+            return None
+        name = frame.f_globals.get("__name__", "")
+        users = _users.get(name)
+        if users is None:
+            users = _users[name] = is_users(frame)
+        if users:
+            return frame.f_code.co_filename, frame.f_lineno
+        if name in _RUN_STEPS:
+            return None
+        frame = frame.f_back
+    return None
+
+
 def at_user_line() -> str:
     """Return " at file:line" of the innermost frame that is the user's, "" if there is none.
 

@@ -82,7 +82,7 @@ class _Recomputed:
     def grad(self, g: Tensor, y: Tensor, *inputs: Tensor) -> list[Tensor | None]:
         arriving = g if self.outputs > 1 else (g,)
         since = next(_serials)
-        with override(recording, "on", True):
+        with override(recording, "on", True), override(recording, "maker", None):
             created = self._again()
         pairs = [(t, d) for t, d, used in zip(created, arriving, self._tracked) if used]
         names = [name_of(t) for t in inputs]

@@ -106,6 +106,7 @@ def walk_back(
                 kept[maker, i] = results[maker, i]
         if maker.serial < since:
             continue
+        recording.maker = maker  # a trace files what follows under the layer of the record
         grads = _apply_rule(maker, results)
         for t, g in zip(maker.inputs, grads):
             if g is None or not t.tracked:
@@ -140,7 +141,8 @@ def differentiate(
         if g.shape != t.shape:
             g = ops.broadcast_to(g, t.shape)
         pairs.append((t, g))
-    with override(recording, "on", create_graph or recording.depth > 0):
+    recorded = override(recording, "on", create_graph or recording.depth > 0)
+    with recorded, override(recording, "maker", recording.maker):
         return walk_back(pairs, wanted, since)
 
 

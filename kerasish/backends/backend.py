@@ -56,6 +56,8 @@ class Timing(NamedTuple):
         result: dtype and shape of what it computes.
         seconds: the time.
         nbytes: bytes of what it reads and writes, each counted once.
+        flops: the floating-point operations that it stands for; a multiply-add counts as two.
+        line: "file:line" of the user's code that it comes from, "" where that is not known.
     """
 
     name: str
@@ -63,6 +65,48 @@ class Timing(NamedTuple):
     result: str
     seconds: float
     nbytes: int
+    flops: int = 0
+    line: str = ""
+
+
+class Formula(NamedTuple):
+    """One line of a step as formulas.
+
+    Attributes:
+        text: the formula: "dense = relu(x @ kernel + bias)".
+        result: dtype and shape of what it computes.
+        layer: the names of the layers that it belongs to, joined by "/"; "" if none is known.
+        line: "file:line" of the user's code that it comes from; "" if it is not known.
+        flops: floating-point operations; a multiply-add counts as two.
+        nbytes: bytes of what it reads and writes, each counted once.
+    """
+
+    text: str
+    result: str
+    layer: str
+    line: str
+    flops: int
+    nbytes: int
+
+
+class Peaks(NamedTuple):
+    """What a machine does at best, as measured.
+
+    Attributes:
+        flops: floating-point operations per second, of a large product of float32.
+        nbytes: bytes read plus bytes written per second, of a large copy.
+    """
+
+    flops: float
+    nbytes: float
+
+    def share(self, timing: Timing) -> float:
+        """Return the least time that a part can take here, by the time that it took.
+
+        More than 1 is possible: what lies in a cache is read faster than memory.
+        """
+        least = max(timing.flops / self.flops, timing.nbytes / self.nbytes)
+        return least / timing.seconds if timing.seconds > 0 else 0.0
 
 
 class CompiledStep(ABC):
@@ -109,6 +153,26 @@ class CompiledStep(ABC):
         "planned" is what they take, "unshared" what they would take without sharing.
         """
         return {}
+
+    def prepare(self, *args: Any) -> bool:
+        """Get ready for calls with arguments like these, and run nothing.
+
+        Returns:
+            Whether the memory of such calls is known from now on.
+        """
+        return False
+
+    def stages(self, *args: Any) -> list[tuple[str, list[Formula]]]:
+        """Return (name, formulas) of the step as traced, after each pass, and as it runs; or [].
+
+        Args:
+            args: arguments of a call; nothing runs.
+        """
+        return []
+
+    def peaks(self) -> Peaks | None:
+        """Return what the machine does at best; None if that is not known."""
+        return None
 
     def graphs(self) -> list[tuple[str, Any]]:
         """Return (title, graph) pairs: the step as traced, and as it runs; [] without graphs."""

@@ -10,6 +10,7 @@ from kerasish.callbacks.callback_list import CallbackList as CallbackList
 from kerasish.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
 from kerasish.callbacks.history import History as History
 from kerasish.callbacks.input_monitor import InputMonitor as InputMonitor
+from kerasish.callbacks.live_monitor import LiveMonitor as LiveMonitor
 from kerasish.callbacks.logs import CSVLogger as CSVLogger
 from kerasish.callbacks.logs import LambdaCallback as LambdaCallback
 from kerasish.callbacks.profiler import Profiler as Profiler

@@ -393,16 +393,17 @@ class _WatchedRows:
     def __init__(self, inner: Any, step: _WatchedStep, autopsy: NaNAutopsy) -> None:
         self.inner, self._step, self._autopsy = inner, step, autopsy
 
-    def run(self, *args: Any, **kwargs: Any) -> int:
+    def _noting(self, run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         before = self.inner.done
-        result = self.inner.run(*args, **kwargs)
+        result = run(*args, **kwargs)
         count = self.inner.done - before
         first = self._step._next(count)
         self._autopsy._after(_Batches(self._step._epoch, first, self._step._rows, count, 0), None)
         return result
 
-    def __getattr__(self, name: str) -> int:
-        return getattr(self.inner, name)
+    def __getattr__(self, name: str) -> Any:
+        result = getattr(self.inner, name)
+        return functools.partial(self._noting, result) if name.startswith("run") else result
 
 
 def _arrays(batch: tuple[Any, ...]) -> list[Any]:

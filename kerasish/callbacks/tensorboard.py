@@ -11,10 +11,11 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.callbacks import event_files
+from kerasish.callbacks import event_files, timeline
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.layer_graph import list_nodes
 from kerasish.callbacks.state_checks import check_values, dict_of, is_count
+from kerasish.callbacks.step_timer import StepTimer
 from kerasish.callbacks.values import plain, rates
 
 _RUNS = ("train", "validation")
@@ -37,8 +38,9 @@ class TensorBoard(Callback):
         write_steps_per_second: whether to write the speed.
         update_freq: "epoch", "batch", or a number of batches, >= 1. Writing batches costs time,
             because the engine cannot run many steps per call then.
-        profile_batch: accepted, with a warning that it has no effect; see `python -m benchmarks`
-            and `KERASISH_DEBUG`.
+        profile_batch: the number of the batch to profile, counted from 1, or (first, last), or
+            "first,last"; 0: none. The parts of these steps are timed as `callbacks.Profiler` does,
+            and written to `log_dir/plugins/profile` for TensorBoard's trace viewer.
         embeddings_freq: epochs between copies of embedding tables for the projector; 0: none.
         embeddings_metadata: a file with one label per row, or {layer name: file}.
 
@@ -80,10 +82,8 @@ class TensorBoard(Callback):
                 f"TensorBoard: update_freq is 'epoch', 'batch' or a number of batches >= 1, "
                 f"got {update_freq!r}"
             )
-        if profile_batch:
-            warnings.warn(
-                "TensorBoard: profile_batch has no effect here; nothing is profiled", stacklevel=2
-            )
+        batches = _batches(profile_batch)
+        self._timer = None if batches is None else StepTimer(batches)
         self.profile_batch = profile_batch
         self.embeddings_freq, self.embeddings_metadata = embeddings_freq, embeddings_metadata
         self.hparams: dict[str, Any] = {}
@@ -129,6 +129,8 @@ class TensorBoard(Callback):
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._release()
+        if self._timer is not None:
+            self._timer.begin()
         self._training, self._batches = True, 0
         writer = self._writer("train")
         if self.write_graph:
@@ -151,9 +153,13 @@ class TensorBoard(Callback):
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
         self._start = (time.perf_counter(), self._iterations())
         self._batch_start = (time.perf_counter(), self._batches)
+        if self._timer is not None:
+            self._timer.attach(self.model)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
         logs = dict(logs or {})
+        if self._timer is not None and self._timer.over:
+            self._timer.detach(self.model)
         writer = self._writer("train")
         if self.model.optimizer is not None:
             logs = {**rates(self.model.optimizer), **logs}
@@ -177,6 +183,12 @@ class TensorBoard(Callback):
             numbers = {k: float(v) for k, v in numbers.items() if np.ndim(v) == 0}
             event_files.add_settings(self._writer("train"), self.hparams, numbers)
         self._training = False
+        if self._timer is not None:
+            self._timer.detach(self.model)
+            lines = timeline.lines_of(self.model)
+            timed = [[timeline.placed(t, lines) for t in step] for step in self._timer.timings]
+            if timed:
+                timeline.write_profile(self.log_dir, timed)
         self._release()
 
     # --- evaluation -------------------------------------------------------------------------------
@@ -241,3 +253,22 @@ class TensorBoard(Callback):
 
     def __getstate__(self) -> dict[str, Any]:
         return {**super().__getstate__(), "_writers": {}}
+
+
+def _batches(given: int | Sequence[int] | str | None) -> tuple[int, int] | None:
+    """Return the first and the last batch to profile, counted from 0; None: none."""
+    if isinstance(given, str):
+        parts: Sequence[Any] = given.split(",")
+    else:
+        parts = given if isinstance(given, Sequence) else [given or 0] * 2
+    numbers = [int(p) for p in parts if str(p).strip().isdigit()]
+    if len(parts) != 2 or len(numbers) != 2 or numbers[0] > numbers[1]:
+        raise ValueError(
+            "TensorBoard: profile_batch is a number of a batch, or (first, last) with 1 <= first "
+            f"<= last, got {given!r}."
+        )
+    if numbers[0] == 0:
+        if numbers[1]:
+            raise ValueError(f"TensorBoard: profile_batch counts from 1, got {given!r}.")
+        return None
+    return numbers[0] - 1, numbers[1] - 1

@@ -85,6 +85,7 @@ class NodeOp(Protocol):
     communicates: str
     calls_python: bool
     effect: bool
+    symbol: str
 
     @property
     def kernel(self) -> Callable[..., Any]:

@@ -29,6 +29,7 @@ class Traced(NamedTuple):
         updated: the variables of the outputs after the results, in order.
         structure: the function's result with the place of each tensor result as a `TensorRef`.
         paths: value -> the names of the layers inside which it was computed, "model/layer".
+        lines: value -> (file, line) of the user's code that computed it, where that is near.
         conditions: what Python asked for; the graph is right for data that gives these answers.
     """
 
@@ -38,6 +39,7 @@ class Traced(NamedTuple):
     updated: tuple[Variable, ...]
     structure: Any
     paths: dict[Value, str]
+    lines: dict[Value, tuple[str, int]]
     conditions: tuple[Condition, ...] = ()
 
 
@@ -133,7 +135,9 @@ def trace_by(tracer: Tracer, function: Callable[..., Any], *args: Any, **kwargs:
         [*outputs, *(c.value for c in conditions), *news],
     )
     variables = tuple(tracer.read_values)
-    return Traced(graph, len(inputs), variables, updated, structure, tracer.paths, conditions)
+    return Traced(
+        graph, len(inputs), variables, updated, structure, tracer.paths, tracer.lines, conditions
+    )
 
 
 def spec_of(x: object) -> Spec | None:

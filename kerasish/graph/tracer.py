@@ -6,7 +6,7 @@ import functools
 from collections.abc import Sequence
 from typing import Any
 
-from kerasish.errors import TraceError, at_user_line
+from kerasish.errors import TraceError, at_user_line, user_place
 from kerasish.graph.answers import Answers
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.op import Engine, Op
@@ -30,6 +30,7 @@ class NodeWriter(Scope, Engine):
         self.effects = False  # whether the graph is to do what ops with an effect do
         self.nodes: list[Node] = []
         self.paths: dict[Value, str] = {}  # first result of a node -> the layers around it
+        self.lines: dict[Value, tuple[str, int]] = {}  # likewise -> the user's line
         self.constants: dict[Value, Any] = {}
         self._known: dict[int, tuple[Any, Value]] = {}
         self._aliases: dict[Value, Value] = {}
@@ -65,9 +66,16 @@ class NodeWriter(Scope, Engine):
     def write_node(self, node: Node) -> None:
         """Record a node."""
         self.nodes.append(node)
-        path = current_path()
+        first, maker = node.outputs[0], recording.maker
+        origin = None if maker is None else maker.results[0]
+        if isinstance(origin, Value):  # what a reverse pass computes belongs to what it derives
+            path, line = self.paths.get(origin, ""), self.lines.get(origin)
+        else:
+            path, line = current_path(), user_place()
         if path:
-            self.paths[node.outputs[0]] = path
+            self.paths[first] = path
+        if line is not None:
+            self.lines[first] = line
         if node.op.name == "alias":
             self._aliases[node.outputs[0]] = node.inputs[0]
 

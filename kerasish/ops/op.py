@@ -188,6 +188,7 @@ class Traits:
         communicates: "sum" or "gather" where the result depends on the inputs on other ranks, all
             of which compute it at the same place of the graph, and never at compile time; "" else.
         calls_python: the op is a Python function (`ops.host`): no engine has native code for it.
+        symbol: the operator that Python writes for the op; "" for none.
         effect: whether the op runs for what it does (it prints), not for its result, which is its
             first input. A trace lets each effect read the result of the one before it, and makes
             the last one an output, so that no pass drops, merges or reorders them.
@@ -208,6 +209,7 @@ class Traits:
     adds_rows = False
     communicates = ""
     calls_python = False
+    symbol = ""
     effect = False
     flops: Callable[..., int] | None = None
 

@@ -54,6 +54,7 @@ class Key:
 
 class _Recording(threading.local):
     on = True  # whether makers are kept
+    maker: Record | None = None  # the record through which a reverse pass goes
     depth = 0  # how many derivatives are being taken: a reverse pass inside one is recorded
 
 

@@ -10,6 +10,8 @@ import pytest
 
 import kerasish
 from kerasish import layers
+from kerasish.backends.backend import Peaks, Timing
+from kerasish.backends.static.runtime import peaks
 from kerasish.callbacks import Profiler
 
 
@@ -89,7 +91,8 @@ def test_the_page_is_well_formed_and_needs_nothing_else(tmp_path):
     assert Balanced.open == []
     assert "<wide" not in text.replace("&lt;wide", "")
     trace = json.loads(path.with_suffix(".json").read_text())
-    assert all(e["dur"] >= 0 and e["ph"] == "X" for e in trace["traceEvents"])
+    events = [e for e in trace["traceEvents"] if e["ph"] != "M"]
+    assert all(e["dur"] >= 0 and e["ph"] == "X" for e in events)
     assert len(trace["traceEvents"]) > 3
 
 
@@ -113,3 +116,85 @@ def test_wrong_arguments():
         Profiler("steps.txt")
     with pytest.raises(ValueError, match="first <= last"):
         Profiler("steps.html", batches=(3, 1))
+
+
+class Block(layers.Layer):
+    def __init__(self):
+        super().__init__(name="block")
+        self.dense = layers.Dense(64, name="inner")
+
+    def call(self, x):
+        y = self.dense(x)
+        return y * kerasish.ops.sigmoid(y)  # LINE
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+def test_parts_have_lines_work_and_a_share_of_the_peak(eagerly, tmp_path):
+    inputs = layers.Input((64,))
+    wide = layers.Dense(256, "relu", name="wide")  # WIDE
+    model = kerasish.Model(inputs, layers.Dense(1)(Block()(wide(inputs))))
+    model.compile("adam", "mse", run_eagerly=eagerly)
+    profiler = Profiler(tmp_path / "p.html", batches=(1, 3))
+    model.fit(*_data(), batch_size=64, verbose=0, callbacks=[profiler])
+    with open(__file__, encoding="utf-8") as file:
+        marked = [n for n, t in enumerate(file, 1) if t.endswith(("# LINE\n", "# WIDE\n"))]
+    lines = {part.line.rpartition(":")[2] for part in profiler.table() if __file__ in part.line}
+    assert len(marked) == 2 and {str(n) for n in marked} <= lines
+    by_layer = {}
+    for t in profiler.timings[0]:
+        by_layer[t.layer] = by_layer.get(t.layer, 0) + t.flops
+    # Forward, and the gradient of the kernel: two products of 64 x 64 x 256, and more.
+    wide_flops = sum(n for layer, n in by_layer.items() if layer.endswith("/wide"))
+    assert 2 * 2 * 64 * 64 * 256 <= wide_flops < 2.2 * 2 * 64 * 64 * 256
+    if not eagerly:
+        assert profiler.peaks.flops > 1e8 and profiler.peaks.nbytes > 1e8
+        assert all(part.share is None or part.share > 0 for part in profiler.table())
+    assert ("% of the peak" in (tmp_path / "p.html").read_text()) and "test_profiler.py" in (
+        tmp_path / "p.html"
+    ).read_text()
+
+
+def test_only_the_measured_batches_leave_the_native_loop(tmp_path, monkeypatch):
+    model, profiler = _model(), Profiler(tmp_path / "p.html", batches=(2, 3))
+    x, y = _data()
+    model.fit(x, y, batch_size=64, verbose=0)
+    step = model.training_program.step("train")
+    calls = []
+    monkeypatch.setattr(type(step), "__call__", lambda self, *args: calls.append(args))
+    model.fit(x, y, batch_size=64, verbose=0, callbacks=[profiler])
+    assert calls == [] and len(profiler.timings) == 2
+    assert profiler.plain_seconds > 0
+    assert any("gather" in t.name for t in profiler.timings[0])
+
+
+@pytest.mark.filterwarnings("ignore::kerasish.errors.AdviceWarning")
+def test_the_autopsy_counts_measured_batches(tmp_path):
+    model, profiler = _model(), Profiler(tmp_path / "p.html", batches=(1, 4))
+    autopsy = kerasish.callbacks.NaNAutopsy(tmp_path / "autopsy.npz")
+    x, y = _data()
+    x[400] = np.nan  # in batch 6 of 10
+    for order in ([profiler, autopsy], [autopsy, profiler]):
+        model = _model()
+        model.fit(x, y, batch_size=64, verbose=0, callbacks=order, shuffle=False)
+        assert autopsy.finding.batch == 6 and len(profiler.timings) == 4
+
+
+def test_peaks_are_measured_once_and_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("KERASISH_CACHE_DIR", str(tmp_path))
+    monkeypatch.setattr(peaks, "_known", {})
+    first = peaks.measured_peaks()
+    (file,) = (tmp_path / "peaks").iterdir()
+    monkeypatch.setattr(peaks, "_known", {})
+    monkeypatch.setattr(peaks, "_measured", None)  # not called again
+    assert peaks.measured_peaks() == first
+    monkeypatch.setattr(peaks, "_known", {})
+    monkeypatch.setattr(peaks, "_measured", lambda threads, path: "measured")
+    file.write_bytes(file.read_bytes()[:-3] + b"999")
+    assert peaks.measured_peaks() == "measured"
+
+
+def test_a_share_is_the_least_time_by_the_time():
+    at_best = Peaks(flops=100.0, nbytes=10.0)
+    assert at_best.share(Timing("a", "", "", 4.0, 20, 100)) == 0.5
+    assert at_best.share(Timing("a", "", "", 4.0, 0, 100)) == 0.25
+    assert at_best.share(Timing("a", "", "", 0.0, 0, 0)) == 0.0

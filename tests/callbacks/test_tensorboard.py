@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import importlib.util
+import json
 import sys
 
 import numpy as np
@@ -191,9 +193,58 @@ def test_frequencies(frequency):
         TensorBoard(update_freq=frequency)
 
 
-def test_profiles_are_said_to_be_missing():
-    with pytest.warns(UserWarning, match="nothing is profiled"):
-        TensorBoard(profile_batch=(2, 4))
+def fields(data):
+    """Yield (number, value) of the fields of a message in the wire format of protocol buffers."""
+    place = 0
+
+    def varint():
+        nonlocal place
+        number = shift = 0
+        while True:
+            byte = data[place]
+            place += 1
+            number |= (byte & 127) << shift
+            shift += 7
+            if byte < 128:
+                return number
+
+    while place < len(data):
+        key = varint()
+        if key & 7 == 0:
+            yield key >> 3, varint()
+        else:
+            assert key & 7 == 2
+            size = varint()
+            yield key >> 3, data[place : place + size]
+            place += size
+
+
+@pytest.mark.parametrize("batches", [(2, 3), "2,3", 4])
+def test_profiled_batches_for_the_trace_viewer(tmp_path, batches):
+    train(TensorBoard(tmp_path, profile_batch=batches, write_graph=False))
+    (trace,) = tmp_path.glob("plugins/profile/*/*.trace.json.gz")
+    events = json.loads(gzip.decompress(trace.read_bytes()))["traceEvents"]
+    count = 1 if batches == 4 else 2
+    assert sum(e["ph"] == "X" and e["tid"] == 2 for e in events) == count
+    parts = [e for e in events if e["ph"] == "X" and e["tid"] == 1]
+    (space,) = tmp_path.glob("plugins/profile/*/*.xplane.pb")
+    (plane,) = [value for number, value in fields(space.read_bytes()) if number == 1]
+    assert (2, b"/host:CPU") in fields(plane)
+    lines = [dict(fields(value)) for number, value in fields(plane) if number == 3]
+    assert [line[2] for line in lines] == [b"steps", b"parts"]
+    names = {}
+    for number, entry in fields(plane):
+        if number == 4:
+            names[dict(fields(entry))[1]] = dict(fields(dict(fields(entry))[2]))[2].decode()
+    raw = [value for number, value in fields(plane) if number == 3][1]
+    shown = [names[dict(fields(e))[1]] for number, e in fields(raw) if number == 4]
+    assert shown == [e["name"] for e in parts] and len(shown) >= 5 * count
+
+
+def test_a_wrong_range_to_profile():
+    for wrong in ((3, 2), (1, 2, 3), "2-3", (0, 4), -1, "x"):
+        with pytest.raises(ValueError, match="profile_batch"):
+            TensorBoard(profile_batch=wrong)
 
 
 def test_batches_stay_in_native_hands_unless_asked_for():

@@ -12,11 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.backend import Backend, CompiledStep, Timing
+from kerasish.backends.backend import Backend, CompiledStep, Formula, Timing
 from kerasish.backends.eager.branches import run_branch
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_all
+from kerasish.backends.origins import stages
 from kerasish.devices import Device, _State, current, place_of
+from kerasish.errors import user_place
+from kerasish.graph.answers import Answers
+from kerasish.graph.trace import trace_answering
+from kerasish.graph.work import flops_of
 from kerasish.ops.op import Engine, Op, UpdateFormula, has_chosen_engine, using_engine
 from kerasish.ops.shapes import Spec
 from kerasish.overriding import override
@@ -225,6 +230,8 @@ class TimingEngine(Engine):
     def __init__(self, inner: Eager) -> None:
         self.inner, self.timings = inner, list[Timing]()
         self.fuses_updates = inner.fuses_updates
+        self._origins: dict[int, tuple[str, str]] = {}
+        self._records: list[Any] = []
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Apply an op; what it calls inside counts for itself."""
@@ -239,8 +246,23 @@ class TimingEngine(Engine):
         nbytes = sum(concrete(t).nbytes for t in outputs)
         nbytes += sum(concrete(x.value if isinstance(x, Variable) else x).nbytes for x in inputs)
         shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in outputs)
-        self.timings.append(Timing(op.name, current_path(), shapes, seconds, nbytes))
+        flops = flops_of(op, [tuple(x.shape) for x in inputs], [tuple(t.shape) for t in outputs])
+        path, line = self._origin(outputs)
+        self.timings.append(Timing(op.name, path, shapes, seconds, nbytes, flops, line))
         return result
+
+    def _origin(self, results: Sequence[Tensor]) -> tuple[str, str]:
+        """Return the layers, and the user's line, of results; a reverse pass's are the op's."""
+        maker = recording.maker
+        if maker is not None:
+            return self._origins.get(id(maker), ("", ""))
+        place = user_place()
+        origin = current_path(), "" if place is None else f"{place[0]}:{place[1]}"
+        made = results[0].maker
+        if made is not None:
+            self._origins[id(made)] = origin
+            self._records.append(made)  # its id stays its own
+        return origin
 
     def fused_update(self, *args: Any) -> list[list[Tensor]] | None:
         """Update all variables at once, as one part."""
@@ -262,6 +284,11 @@ class EagerStep(CompiledStep):
 
     def __init__(self, engine: Eager, function: Callable[..., Any]) -> None:
         self.engine, self.function = engine, function
+
+    def stages(self, *args: Any) -> list[tuple[str, list[Formula]]]:
+        """Return the step as formulas, op by op: no pass changes it."""
+        traced = trace_answering(Answers((), self.engine.kernel), self.function, args)
+        return stages(traced, "none", (), self.function)
 
     def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
         """Do the step; return its result, and the time of each op."""

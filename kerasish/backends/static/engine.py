@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
-import gc
-import random
 import sys
 import threading
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 
 from kerasish import config, tree
-from kerasish.backends.backend import Backend, CompiledStep, RowRun, Timing
+from kerasish.backends.backend import Backend, CompiledStep, Formula, Peaks, RowRun, Timing
 from kerasish.backends.eager import Eager
-from kerasish.backends.static.codegen.driver import UnmetConditionError
+from kerasish.backends.origins import Origins, stages, traced_values
+from kerasish.backends.static.codegen.driver import Record, UnmetConditionError
 from kerasish.backends.static.lowering.compiled_plan import (
     CompiledPlan,
     CompiledPlans,
@@ -25,12 +23,14 @@ from kerasish.backends.static.lowering.compiled_plan import (
 )
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.slow_units import advice
-from kerasish.backends.static.lowering.units import Unit, aligned_array, nbytes_of
+from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.machine import native
 from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.onednn.library import slow_halves
 from kerasish.backends.static.runtime.control import Settings, kernels
+from kerasish.backends.static.runtime.inspection import memory_of, timings
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
+from kerasish.backends.static.runtime.peaks import measured_peaks
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.backends.static.runtime.row_runs import RowGather, RowSteps, can_gather
 from kerasish.backends.static.runtime.signatures import (
@@ -39,6 +39,7 @@ from kerasish.backends.static.runtime.signatures import (
     signature,
     without_constants,
 )
+from kerasish.backends.static.runtime.watching import no_collections, watching_random
 from kerasish.devices import Device
 from kerasish.errors import NumberAskedError, TraceError
 from kerasish.graph.answers import Answers
@@ -152,8 +153,8 @@ class TracedStep(CompiledStep):
     def _path(self, args: Sequence[Any], given: Sequence[Array]) -> CompiledCall:
         """Trace and compile the step for data that gives Python these answers."""
         answers = Answers(given, self.eager.kernel)
-        with _no_collections():
-            with collecting_uses() as used, _watching_random(self.name):
+        with no_collections():
+            with collecting_uses() as used, watching_random(self.name):
                 traced = trace_answering(answers, self.function, args)
             guards = Guards(used.values())
             level = self.optimize or config.optimize()
@@ -213,13 +214,28 @@ class TracedStep(CompiledStep):
         """Return all that is compiled."""
         return [call for found in self._by_signature.values() for call in found.calls]
 
+    def prepare(self, *args: Any) -> bool:
+        """Compile the step for arguments like these, and take its memory; run nothing."""
+        return bool(self._find(args).calls)
+
+    def stages(self, *args: Any) -> list[tuple[str, list[Formula]]]:
+        """Return the step as formulas: as traced, after each pass, and as it runs."""
+        calls = self._find(args).calls
+        level = self.optimize or config.optimize()
+        return stages(calls[0].traced, level, slow_halves(), self.function) if calls else []
+
+    def peaks(self) -> Peaks | None:
+        """Return what the machine does at best, measured once."""
+        return measured_peaks()
+
     def memory_report(self) -> dict[str, int]:
-        """Return the bytes of the largest arena, and of the same step with a buffer per value."""
-        plans = [c.executable.plan for c in self._calls()]
-        if not plans:
-            return {}
-        largest = max(plans, key=lambda plan: plan.nbytes)
-        return {"planned": largest.nbytes, "unshared": largest.naive}
+        """Return what the largest of the compiled calls holds, in bytes.
+
+        "planned" is its arena, with "inputs" among it, "unshared" what a buffer per value would
+        take; "constants" and "variables" lie outside.
+        """
+        reports = [c.memory() for c in self._calls()]
+        return max(reports, key=lambda report: report["planned"], default={})
 
     def graphs(self) -> list[tuple[str, Graph]]:
         """Return the first signature's graph as traced, and as it runs."""
@@ -230,38 +246,6 @@ class TracedStep(CompiledStep):
     def executables(self) -> list[Any]:
         """Return the executables compiled so far."""
         return [c.executable for c in self._calls()]
-
-
-@contextlib.contextmanager
-def _no_collections() -> Iterator[None]:
-    """Pause the garbage collector: a trace makes many objects, and none of them is garbage yet."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
-
-
-@contextlib.contextmanager
-def _watching_random(name: str) -> Iterator[None]:
-    """Warn if Python draws random numbers in a trace: they would be the same in every call."""
-
-    def states() -> tuple[Any, ...]:
-        kind, keys, place, *_ = np.random.get_state()  # noqa: NPY002 (what users draw from)
-        return kind, keys.tobytes(), place, random.getstate()
-
-    before = states()
-    yield
-    if states() != before:
-        warnings.warn(
-            f"{name}: np.random or random drew numbers while the step was traced. They are "
-            "constants of the compiled step, the same at each call. Use kerasish.random with a "
-            "SeedGenerator, or run_eagerly=True.",
-            RuntimeWarning,
-            stacklevel=2,
-        )
 
 
 def say(text: str) -> None:
@@ -303,7 +287,6 @@ class CompiledCall:
     ) -> None:  # fmt: skip
         self._name, self._training = name, training
         self.traced, self.traced_graph = traced, traced.graph
-        self._paths = traced.paths
         self.guards = guards or Guards(())
         self.conditions = traced.conditions
         self.calls = (self,)
@@ -313,6 +296,8 @@ class CompiledCall:
             v.use_buffer(VariableBuffer)
         plan = self._compiled_plan(eager, level, name)
         self.graph = graph = plan.graph
+        first = plan.traced if isinstance(plan, CompiledPlan) else ()
+        self.origins = Origins(traced, graph, first)
         count = len(graph.outputs) - len(traced.updated) - len(traced.conditions)
         self.results = graph.outputs[:count]
         self.asked = graph.outputs[count : count + len(traced.conditions)]
@@ -381,6 +366,7 @@ class CompiledCall:
             inside = Settings(level, watch, report)
             kernel_of = kernels(eager.kernel, inside)
             compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked)
+            compiled_plan.traced = traced_values(self.traced_graph)
             if report is not None:
                 report(compiled_plan.units)
             return compiled_plan
@@ -391,25 +377,16 @@ class CompiledCall:
             )
             return Unlowered(unfused, list(zip(targets, unfused.outputs[results:])))
 
-    def timings(self, timed: Sequence[tuple[str, Any, float]]) -> list[Timing]:
-        """Return what a timed run found out, with the layers of the units."""
-        results = []
-        for name, unit, seconds in timed:
-            values = () if unit is None else (*unit.reads, *unit.writes)
-            written = () if unit is None else unit.writes
-            layer = next((self._paths[v] for v in written if v in self._paths), "")
-            shapes = ", ".join(f"{v.dtype}{list(v.shape)}" for v in written)
-            nbytes = sum(map(nbytes_of, values))
-            results.append(
-                Timing(name if unit is None else unit.name, layer, shapes, seconds, nbytes)
-            )
-        return results
+    def memory(self) -> dict[str, int]:
+        """Return what this call holds, in bytes."""
+        variables = dict.fromkeys((*self.variables, *self.traced.updated))
+        return memory_of(self.executable, sum(v.buffer.array.nbytes for v in variables))
 
     def call_timed(self, args: tuple[Any, ...]) -> tuple[Structure, list[Timing]]:
         """Run, and return the result and the time of each record."""
         timed: list[Any] = []
         result = self(args, lambda: timed.extend(self.executable.run_timed()))
-        return result, self.timings(timed)
+        return result, timings(timed, self.origins)
 
     def __call__(self, args: tuple[Any, ...], run: Callable[[], object] | None = None) -> Structure:
         executable = self.executable
@@ -458,7 +435,14 @@ class CompiledCall:
         if len(sources) != len(targets) or not can_gather(sources, targets):
             return None
         gather = RowGather(sources, targets)
-        return RowSteps(executable.parts[0], gather, order, self._before, self._after)
+        return RowSteps(
+            executable.parts[0], gather, order, self._before, self._after, self._row_timings
+        )
+
+    def _row_timings(self, timed: Sequence[tuple[Record, float]]) -> list[Timing]:
+        """Return what a timed batch of a run over rows found out."""
+        unit_of = self.executable.unit_of  # type: ignore[union-attr]
+        return timings([(r.name or "record", unit_of(r), s) for r, s in timed], self.origins)
 
     def _before(self) -> None:
         self.executable.lock.acquire()

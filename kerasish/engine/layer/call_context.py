@@ -23,12 +23,14 @@ class CallContext(threading.local):
     """One a thread: the training flag in force, and the outermost call under way.
 
     Attributes:
+        watch: called with each layer and its results; None: by no code.
         recorder: what takes the calls of layers in place of the layers; None: they run.
     """
 
     training: bool | None = None
     root: Any = None
     serial: int = 0
+    watch: Callable[[Any, Any], None] | None = None
     recorder: CallRecorder | None = None
 
 

@@ -49,6 +49,7 @@ from kerasish.engine.layer.remat import current_remat
 from kerasish.engine.layer.sparse_inputs import take_sparse
 from kerasish.engine.layer.stateless import StatelessScope
 from kerasish.engine.layer.weights import WeightsMixin
+from kerasish.errors import user_place
 from kerasish.graph.abstract import infer
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
@@ -99,6 +100,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
     """
 
     call_parts: CallParts
+    made_at: tuple[str, int] | None = None  # (file, line) of the user's code that made it
     _building = False
     _complete = False  # whether `build` is over: no weights come after it
     built = False
@@ -113,6 +115,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = object.__new__(cls)
         object.__setattr__(self, "_arguments", _bind(cls, args, kwargs))
+        object.__setattr__(self, "made_at", user_place())
         return self
 
     if not TYPE_CHECKING:
@@ -267,6 +270,8 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
             if building:
                 self._end_building(args, kwargs)
             self._finish_call(args, kwargs, outputs)
+            if context.watch is not None:
+                context.watch(self, outputs)
             return outputs
         finally:
             context.training = before
@@ -452,6 +457,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
+        state.pop("made_at", None)  # a path of this machine
         state["inbound_nodes"] = []
         state["_losses"] = []
         return state

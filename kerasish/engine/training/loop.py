@@ -82,6 +82,7 @@ class FitLoop:
                 self.callbacks.release()
                 raise
             finally:
+                self.program.example = None
                 self.data.close()
                 if self.validation is not None:
                     self.validation.close()
@@ -102,7 +103,8 @@ class FitLoop:
         first = self.settings.initial_epoch
         is_cut = data.in_memory or isinstance(data, SequenceData)
         self.data = data = self.model.on_host(data)
-        self.program.prepare("train", *data.peek(first))
+        self.program.example = data.peek(first)
+        self.program.prepare("train", *self.program.example)
         self.validation = None
         if held_out is not None:
             rows = validation.batch_size or (given.batch_size if is_cut else None)

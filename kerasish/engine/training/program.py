@@ -19,6 +19,7 @@ from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.training.interface import TrainedModel
 from kerasish.engine.training.optimizer_shards import OptimizerShards
 from kerasish.engine.training.preparing import PreparationMixin
+from kerasish.engine.training.probing import Probe
 from kerasish.engine.training.sharded_step import ShardedStep
 from kerasish.metrics import Mean
 from kerasish.metrics.metric import Metric
@@ -93,6 +94,7 @@ class TrainingProgram(PreparationMixin):
         self.steps_per_execution = 1
         self.exclusive = ExclusiveUse()
         self.input_wait = (0.0, 0.0)
+        self.example: tuple[Any, ...] | None = None
         self._steps: dict[Any, CompiledStep] = {}
         self._prepared: set[str] = set()
         self._regularized: list[Any] | None = None
@@ -130,7 +132,7 @@ class TrainingProgram(PreparationMixin):
         """Return what pickles and copies hold: no compiled steps, which are compiled on use."""
         empty: dict[str, Any] = {
             "_steps": {}, "_prepared": set(), "_regularized": None, "_batch_check": None,
-            "_waiting": [],
+            "_waiting": [], "example": None,
             "_optimizer_shards": None,
         }  # fmt: skip
         return {**self.__dict__, **empty}
@@ -229,6 +231,20 @@ class TrainingProgram(PreparationMixin):
             weights = self.model.trainable_weights
             self._regularized = [v for v in weights if v.regularizer is not None]
         return [v.regularizer(v) for v in self._regularized]
+
+    def probe(self, rows: int) -> Probe | None:
+        """Return what looks at the layers for the first rows of the training's first batch.
+
+        Args:
+            rows: the most rows that are looked at.
+
+        Returns:
+            None outside of a training, and where the loss of `compile` is not what is trained.
+        """
+        computes = self.objective is not None or self.model.overrides("compute_loss")
+        if self.example is None or not computes or self.model.overrides("train_step"):
+            return None
+        return Probe(self, self.example, rows)
 
     # --- compiled steps ---------------------------------------------------------------------------
 

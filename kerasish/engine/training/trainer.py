@@ -16,9 +16,9 @@ from kerasish.engine.training import evaluation, step
 from kerasish.engine.training.arguments import DataArguments, FitSettings, ValidationArguments
 from kerasish.engine.training.compiled import check_known
 from kerasish.engine.training.given import read_given
+from kerasish.engine.training.inspection import InspectionMixin
 from kerasish.engine.training.loop import FitLoop, check_training_data
 from kerasish.engine.training.program import CompileSettings, TrainingProgram, compile_names
-from kerasish.graph.draw import write_picture
 from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
 from kerasish.tensor import Tensor, no_gradient
@@ -43,7 +43,7 @@ def _of_program(name: str, doc: str) -> Any:
     return property(read, write, doc=doc)
 
 
-class Trainer(Layer):
+class Trainer(InspectionMixin, Layer):
     """What a model can do beyond a layer: `Model` adds its graph, files and configs.
 
     Attributes:
@@ -277,33 +277,6 @@ class Trainer(Layer):
         if force:
             self.training_program.drop_steps()
         return self.training_program.step(kind)
-
-    # --- compiled steps ---------------------------------------------------------------------------
-
-    def memory_report(self) -> dict[str, dict[str, int]]:
-        """Return, for each compiled step, bytes of the shared arena and of one buffer per value.
-
-        Empty before a step was compiled, and on engines that compile nothing.
-        """
-        steps = self.training_program.compiled_steps()
-        reports = {kind: compiled.memory_report() for kind, compiled in steps}
-        return {kind: report for kind, report in reports.items() if report}
-
-    def plot_graph(self, path: str, step: str = "train") -> None:
-        """Draw the compiled step's graph, as traced and as it runs, into an .svg or .dot file.
-
-        Args:
-            path: the file.
-            step: "train", "test" or "predict"; it must have run once.
-        """
-        steps = self.training_program.compiled_steps(step)
-        graphs = next((compiled.graphs() for _, compiled in steps), [])
-        if not graphs:
-            raise ValueError(
-                f"{self.display_name()}: no compiled step {step!r} to draw; run fit, evaluate or "
-                "predict on the static engine first."
-            )
-        write_picture(graphs, str(path))
 
     # --- fit, evaluate, predict -------------------------------------------------------------------
 

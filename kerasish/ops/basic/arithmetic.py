@@ -22,7 +22,9 @@ __all__ = [
 ]  # fmt: skip
 
 
-@elementwise(lambda g, y, a, b: (g, g), "same", shape=broadcast, examples=PAIRS, commutative=True)
+@elementwise(
+    lambda g, y, a, b: (g, g), "same", shape=broadcast, examples=PAIRS, commutative=True, symbol="+"
+)
 def add(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 + x2.
 
@@ -58,6 +60,7 @@ def _negative_shape(x: Spec) -> Spec:
     "same",
     shape=_subtract_shape,
     examples=PAIRS,
+    symbol="-",
 )
 def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 - x2.
@@ -79,6 +82,7 @@ def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     shape=broadcast,
     examples=PAIRS,
     commutative=True,
+    symbol="*",
 )
 def multiply(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 * x2.
@@ -104,6 +108,7 @@ _divide_grad = (
     _divide_grad,
     shape=broadcast,
     examples=[(((2, 3), numbers(0.5, 2.0)), {}), (((2, 1), numbers(-2.0, -0.5, 3)), {})],
+    symbol="/",
 )
 def divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 / x2, in floating point.
@@ -119,7 +124,9 @@ def divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.true_divide(x1, x2)
 
 
-@elementwise(None, "number", shape=broadcast, examples=[((integers(-9, 9), integers(1, 5)), {})])
+@elementwise(
+    None, "number", shape=broadcast, examples=[((integers(-9, 9), integers(1, 5)), {})], symbol="//"
+)
 def floor_divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """floor(x1 / x2).
 
@@ -142,6 +149,7 @@ def floor_divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
         ((numbers(1.1, 1.9), numbers(2.1, 2.9)), {}),
         ((integers(-9, 9), integers(1, 5)), {}),
     ],
+    symbol="%",
 )
 def mod(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 - floor(x1 / x2) * x2, with the sign of x2.
@@ -204,7 +212,9 @@ def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
 # --- functions of one number ------------------------------------------------------------------
 
 
-@elementwise(lambda g, y, x: (negative(g),), None, shape=_negative_shape, keeps_zero=True)
+@elementwise(
+    lambda g, y, x: (negative(g),), None, shape=_negative_shape, keeps_zero=True, symbol="-"
+)
 def negative(xp: ArrayModule, x: Array) -> Array:
     """-x.
 

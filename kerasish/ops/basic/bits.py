@@ -18,7 +18,7 @@ BITS = [((integers(0, 99), integers(0, 99)), {}), ((integers(0, 99, 2, 1), integ
 SHIFTS = [((integers(0, 99), integers(0, 5)), {})]
 
 
-@op("bits", broadcast, None, "same", examples=BITS, commutative=True)
+@op("bits", broadcast, None, "same", examples=BITS, commutative=True, symbol="&")
 def bitwise_and(xp: ArrayModule, x: Array, y: Array) -> Array:
     """The bits set in both.
 
@@ -33,7 +33,7 @@ def bitwise_and(xp: ArrayModule, x: Array, y: Array) -> Array:
     return xp.bitwise_and(x, y)
 
 
-@op("bits", broadcast, None, "same", examples=BITS, commutative=True)
+@op("bits", broadcast, None, "same", examples=BITS, commutative=True, symbol="|")
 def bitwise_or(xp: ArrayModule, x: Array, y: Array) -> Array:
     """The bits set in either.
 
@@ -48,7 +48,7 @@ def bitwise_or(xp: ArrayModule, x: Array, y: Array) -> Array:
     return xp.bitwise_or(x, y)
 
 
-@op("bits", broadcast, None, "same", examples=BITS, commutative=True)
+@op("bits", broadcast, None, "same", examples=BITS, commutative=True, symbol="^")
 def bitwise_xor(xp: ArrayModule, x: Array, y: Array) -> Array:
     """The bits set in just one.
 

@@ -15,7 +15,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True, symbol="==")
 def equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 == x2.
 
@@ -30,7 +30,7 @@ def equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.equal(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True)
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True, symbol="!=")
 def not_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 != x2.
 
@@ -45,7 +45,7 @@ def not_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.not_equal(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol="<")
 def less(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 < x2.
 
@@ -60,7 +60,7 @@ def less(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.less(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol="<=")
 def less_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 <= x2.
 
@@ -75,7 +75,7 @@ def less_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.less_equal(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol=">")
 def greater(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 > x2.
 
@@ -90,7 +90,7 @@ def greater(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.greater(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS)
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol=">=")
 def greater_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 >= x2.
 

@@ -238,6 +238,7 @@ def _data_grad(
         (((2, 2, 2, 6), (2, 2, 2, 6)), {"size": (3, 3), "groups": 2}),
         (((2, 3, 3, 3), (3, 3, 1, 3)), {"size": (3, 3), "groups": 3, "padding": ((1, 1), (1, 1))}),
     ],
+    flops=lambda inputs, results: 2 * math.prod(inputs[0]) * math.prod(inputs[1][:-1]),
 )
 def convolution_data_gradient(
     xp: ArrayModule,
@@ -327,6 +328,7 @@ def _kernel_grad(
         (((2, 3, 3, 4), (2, 2, 2, 6)), {"size": (2, 2), "groups": 2}),
         (((2, 3, 3, 3), (2, 3, 3, 3)), {"size": (3, 3), "groups": 3, "padding": "same"}),
     ],
+    flops=lambda inputs, results: 2 * math.prod(inputs[1]) * math.prod(results[0][:-1]),
 )
 def convolution_kernel_gradient(
     xp: ArrayModule,

@@ -37,6 +37,7 @@ def _exponent_grad(g: Tensor, y: Tensor, base: Any, exponent: Any) -> Any:
     "number",
     shape=broadcast,
     examples=[((numbers(0.5, 2.0), (2, 3)), {}), ((numbers(0.5, 2.0, 3), (2, 1)), {})],
+    symbol="**",
 )
 def power(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 ** x2; integers with a negative exponent lose their fraction.

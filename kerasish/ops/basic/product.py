@@ -83,6 +83,7 @@ def _matmul_right(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
     ],
     flops=lambda inputs, results: 2 * math.prod(results[0]) * inputs[0][-1],
     epilogues=True,
+    symbol="@",
 )
 def matmul(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The matrix product over the last axis of x1 and the last but one of x2; int8 gives int32.

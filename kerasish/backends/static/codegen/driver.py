@@ -230,6 +230,9 @@ class Program:
     Args:
         records: the records. A program reads their blocks again in each run, so blocks may change.
 
+    Attributes:
+        seconds: how long the last timed run took, with the call of it.
+
     Example:
         >>> Program([]).run()
     """
@@ -237,6 +240,7 @@ class Program:
     def __init__(self, records: Sequence[Record]) -> None:
         self.records = tuple(records)
         self.runtime = load_runtime()
+        self.seconds = 0.0
         self.table = np.array(
             [(r.function, r.block.ctypes.data) for r in self.records], dtype=np.int64
         ).reshape(-1, 2)
@@ -269,7 +273,9 @@ class Program:
             [self.table.ctypes.data, count, get, time.CLOCK_MONOTONIC, times.ctypes.data, 0],
             np.int64,
         )
+        start = time.perf_counter()
         status = self.runtime.run_timed(job.ctypes.data)
+        self.seconds = time.perf_counter() - start
         if status:
             raise self.error(int(job[5]), status)
         seconds = times[:, 0] - times[0, 0] + times[:, 1] * 1e-9

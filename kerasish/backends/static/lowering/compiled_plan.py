@@ -50,6 +50,7 @@ class CompiledPlan:
         plan: offsets into the arena.
         sizes: key -> bytes, for everything in the arena.
         lock: must be held while records are made from the units.
+        traced: the values of the trace that this was made of, in order.
     """
 
     def __init__(
@@ -61,6 +62,7 @@ class CompiledPlan:
         conditions: Sequence[Value] = (),
     ) -> None:
         self.conditions = tuple(conditions)
+        self.traced: list[Value] = []
         builder = Builder(graph, kernel_of)
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.units: list[Unit] = builder.build()

@@ -153,6 +153,10 @@ class Executable:
         """Return a copy of an output of the last run."""
         return np.array(view_of(self.locate(v), v))
 
+    def unit_of(self, record: Record) -> Unit | None:
+        """Return the unit that a record belongs to; None for those between units."""
+        return self._units_of.get(id(record))
+
     def run_timed(self) -> list[tuple[str, Unit | None, float]]:
         """Run once; return the name, the unit if there is one, and the seconds of each record."""
         results: list[tuple[str, Unit | None, float]] = []
@@ -160,8 +164,7 @@ class Executable:
         for part in self.parts:
             if isinstance(part, Program):
                 for record, seconds in zip(part.records, part.run_timed()):
-                    unit = self._units_of.get(id(record))
-                    results.append((record.name or "record", unit, seconds))
+                    results.append((record.name or "record", self.unit_of(record), seconds))
             else:
                 start = time.perf_counter()
                 part()

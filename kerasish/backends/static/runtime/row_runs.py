@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.backend import Timing
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import Program, Record, Steps, load_runtime
@@ -81,11 +82,12 @@ class RowSteps:
         order: Array,
         before: Callable[[], None],
         after: Callable[[], None],
+        describe: Callable[[list[tuple[Record, float]]], list[Timing]],
     ) -> None:
         self.order = np.ascontiguousarray(order, np.int64)
         self.left = len(self.order) // gather.size
         self.done = 0
-        self._before, self._after = before, after
+        self._before, self._after, self._describe = before, after, describe
         gathers = gather.records
         if guard_pages.mode():
             self.order = guard_pages.constant(self.order)
@@ -118,6 +120,19 @@ class RowSteps:
             self.done += count
             self._after()
         return count
+
+    def run_timed(self) -> tuple[list[Timing], float]:
+        """Process the next batch; return the time of each part of it, and of all of it."""
+        self._before()
+        try:
+            seconds = self._program.run_timed()
+            for block, word, amount in self._gather.advances:
+                block[word] += amount
+            self.left -= 1
+            self.done += 1
+        finally:
+            self._after()
+        return self._describe(list(zip(self._program.records, seconds))), self._program.seconds
 
     def go_to(self, batch: int) -> None:
         """Go on at a batch of the epoch, 0 for its first."""

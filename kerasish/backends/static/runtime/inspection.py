@@ -1,0 +1,66 @@
+"""What a compiled step shows: the time of its records, with layers and lines, and its memory."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish.backends.backend import Timing
+from kerasish.backends.origins import Origins
+from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
+from kerasish.backends.static.lowering.interpreted import Interpreted
+from kerasish.backends.static.lowering.units import Unit, nbytes_of
+from kerasish.backends.static.runtime.program import Executable
+
+
+def timings(timed: Sequence[tuple[str, Any, float]], origins: Origins) -> list[Timing]:
+    """Return what a timed run found out, with layers, lines and work of the records.
+
+    Args:
+        timed: (name, unit or None, seconds) of each record. The work of a unit of several records
+            counts with the first of them.
+        origins: where values come from.
+    """
+    results = []
+    seen: set[Unit] = set()
+    computed = {v for _, unit, _ in timed if unit is not None for v in unit.writes}
+    for name, unit, seconds in timed:
+        if unit is None:
+            results.append(Timing(name, "", "", seconds, 0))
+            continue
+        again = unit in seen
+        seen.add(unit)
+        values = unit.writes or unit.reads
+        shapes = ", ".join(f"{v.dtype}{list(v.shape)}" for v in unit.writes)
+        results.append(
+            Timing(
+                unit.name,
+                origins.layer(values),
+                shapes,
+                seconds,
+                0 if again else sum(map(nbytes_of, dict.fromkeys((*unit.reads, *unit.writes)))),
+                0 if again else origins.work(unit.writes, computed),
+                origins.line(values),
+            )
+        )
+    return results
+
+
+def memory_of(executable: Executable | Interpreted, variables: int) -> dict[str, int]:
+    """Return what a compiled step holds, in bytes.
+
+    Args:
+        executable: the step, with its memory.
+        variables: the bytes of the variables that it reads and assigns.
+    """
+    plan = executable.plan
+    report = {
+        "planned": plan.nbytes,
+        "unshared": plan.naive,
+        "inputs": sum(array.nbytes for array in executable.inputs),
+        "variables": variables,
+    }
+    if isinstance(executable, Executable):
+        compiled: CompiledPlan = executable.compiled_plan
+        report["constants"] = sum(place.nbytes for place in compiled.constants.values())
+    return report
