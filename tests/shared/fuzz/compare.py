@@ -96,7 +96,10 @@ def compare(
     if forms:
         told = [f"{n}: {_form(expected[n])} and {_form(found[n])}" for n in forms[:4]]
         return Verdict("disagreement", engine.name, f"other shapes or dtypes: {told}")
-    defined = {n: _is_defined(program, n, expected[n], found[n]) for n in expected}
+    diverged = {_stage(n) for n in expected if _overflows(expected[n]) and _overflows(found[n])}
+    defined = {
+        n: _is_defined(program, n, expected[n], found[n], _stage(n) in diverged) for n in expected
+    }
     times = {n: excesses(expected[n], found[n]) for n in expected}
     suspects = [n for n in expected if _worst(times[n], defined[n]) > 1]
     if not suspects:
@@ -140,20 +143,39 @@ class _Widened(Program):
         return super().source().replace("mixed_float16", "float32")
 
 
-def _is_defined(program: Program, name: str, expected: np.ndarray, found: np.ndarray) -> np.ndarray:
+_TRAININGS = ("more", "training", "weights", "optimizer")
+
+
+def _stage(name: str) -> str:
+    """Return the stage of a program that a quantity belongs to: the first training or the next."""
+    if not name.startswith(_TRAININGS):
+        return "calls"
+    return "more" if name.startswith("more") else "training"
+
+
+def _overflows(values: np.ndarray) -> bool:
+    return not (np.abs(_wide(values)) < 1e30).all()
+
+
+def _is_defined(
+    program: Program, name: str, expected: np.ndarray, found: np.ndarray, diverged: bool
+) -> np.ndarray:
     """Return where a quantity has a number that both engines must give.
 
     Not in correlations of a constant (0 / 0, up to the rounding of a mean: NaN or next to nothing),
     nor where a training overflowed on both engines, or on one while the other is about to: the
-    order of a sum's terms, and whether the zeros of padding are multiplied, decide whether it is
-    NaN or infinite.
+    order of a sum's terms decides whether it is NaN or infinite. Once numbers have overflowed on
+    both (`diverged`), nor where one of them is NaN: libraries do not multiply the zeros of padding,
+    and 0 * inf is NaN.
     """
     a, b = np.abs(_wide(expected)), np.abs(_wide(found))
     free = np.zeros(a.shape, bool)
     if "logs" in name and any("Correlation" in m for goal in program.goals for m in goal.metrics):
         free |= ~(a >= 1e-5) & ~(b >= 1e-5)
-    if name.startswith(("more", "training", "weights", "optimizer")):
+    if _stage(name) != "calls":
         free |= ~(a < 1e30) & ~(b < 1e30)
+        if diverged:
+            free |= np.isnan(a) | np.isnan(b)
     return ~free
 
 
