@@ -125,6 +125,12 @@ def compare(
                     wider = base[n].astype(found[n].dtype)
                 times[n] = np.minimum(times[n], excesses(wider, found[n], rough[n], MORE_TIMES))
             apart = [n for n in apart if _worst(times[n], defined[n]) > 1]
+            # Rounded to float16 after each op, a number overflows that a fused loop keeps. Then the
+            # loss scaling skips a step on one engine alone.
+            calls = [n for n in apart if _stage(n) == "calls"]
+            if all(_overflows_first(expected[n], found[n], times[n]) for n in calls):
+                lost = any(_overflows(expected[n]) and not _overflows(found[n]) for n in suspects)
+                apart = [n for n in apart if n not in calls and not lost]
     if not apart:
         return Verdict("equal", noisy=len(suspects))
     lines = [_told(n, expected[n], found[n], times[n], defined[n]) for n in apart[:8]]
@@ -155,6 +161,11 @@ def _stage(name: str) -> str:
 
 def _overflows(values: np.ndarray) -> bool:
     return not (np.abs(_wide(values)) < 1e30).all()
+
+
+def _overflows_first(expected: np.ndarray, found: np.ndarray, times: np.ndarray) -> bool:
+    """Return whether all numbers that differ are finite in `found` alone."""
+    return bool((np.isfinite(_wide(found)) & ~np.isfinite(_wide(expected)))[times > 1].all())
 
 
 def _is_defined(
