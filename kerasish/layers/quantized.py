@@ -9,6 +9,7 @@ import numpy as np
 from kerasish import dtype_policies, ops, quantizers
 from kerasish.engine.layer.weights import loaded_by_number
 from kerasish.layers.lora import LowRankLayer
+from kerasish.layers.quantized_float8 import PARTS, Float8Layer
 from kerasish.ops.networks.quantized import (
     dequantize,
     integer_matmul,
@@ -142,6 +143,14 @@ class QuantizedLayer(LowRankLayer):
         result.assign(np.floor_divide(np.arange(rows, dtype="float32"), np.float32(block)))
         return result
 
+    def _check_lora(self, rank: int) -> None:
+        super()._check_lora(rank)
+        if self.weight_format in ("float8", "gptq", "awq"):
+            raise NotImplementedError(
+                f"{self.display_name()}: LoRA serves floats, int8 and int4, not "
+                f"{self.weight_format!r}; quantize to one of these."
+            )
+
     # --- files ---------------------------------------------------------------------------------
 
     @property
@@ -195,7 +204,7 @@ class QuantizedLayer(LowRankLayer):
         return config
 
 
-class QuantizedKernelLayer(QuantizedLayer):
+class QuantizedKernelLayer(Float8Layer, QuantizedLayer):
     """A quantized layer that multiplies its inputs by a kernel.
 
     What follows is written for the kernel as a matrix (inputs, units). A layer whose kernel has
@@ -204,6 +213,7 @@ class QuantizedKernelLayer(QuantizedLayer):
 
     bias: Any
     _kernel: Any
+    quantization_modes = ("int8", "int4", "float8")
 
     def reduced_axes(self) -> tuple[int, ...]:
         """Return the kernel's axes over which products are summed."""
@@ -252,6 +262,8 @@ class QuantizedKernelLayer(QuantizedLayer):
             if blocks:
                 self.kernel_zero = self.constant("kernel_zero", scales, 0.0, "int8")
                 self.g_idx = self.index_of_groups(rows, config.block_size)
+        elif mode == "float8":
+            self.float8_build()
         else:
             raise NotImplementedError(f"{self.display_name()}: has no mode {mode!r}.")
         self.quantization_config = config
@@ -264,8 +276,11 @@ class QuantizedKernelLayer(QuantizedLayer):
         return np.shape(self.scale_of_result(np.ones(ones, "int8")))
 
     def quantize_weights(self, config: QuantizationConfig) -> None:
-        """Replace the float kernel."""
+        """Replace the float kernel; with float8 it stays."""
         old = self._kernel
+        if config.mode == "float8":
+            self.quantized_build(tuple(old.shape), config.mode, config)
+            return
         arrays = self.quantized_arrays(np.asarray(to_numpy(old)), config)
         self.drop_weight(old)
         self.quantized_build(tuple(old.shape), config.mode, config)
@@ -343,7 +358,7 @@ class QuantizedKernelLayer(QuantizedLayer):
 
     def merged(self) -> Any:
         """Return the kernel: floats, or integers where it is quantized and LoRA is off."""
-        if not self.weight_format:
+        if self.weight_format in ("", "float8"):
             return super().merged()
         if not self.lora_enabled:
             return self.integer_kernel()
@@ -365,6 +380,7 @@ class QuantizedKernelLayer(QuantizedLayer):
             None: first,
             "int8": [*first, "kernel_scale"],
             "int4": [*first, "kernel_scale", "kernel_zero", "g_idx"],
+            "float8": [*first, *(f"{p}_{n}" for p in PARTS for n in ("scale", "amax_history"))],
         }
 
     # --- products ------------------------------------------------------------------------------

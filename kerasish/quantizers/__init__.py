@@ -9,6 +9,12 @@ from kerasish.quantizers.configs import Float8QuantizationConfig as Float8Quanti
 from kerasish.quantizers.configs import Int4QuantizationConfig as Int4QuantizationConfig
 from kerasish.quantizers.configs import Int8QuantizationConfig as Int8QuantizationConfig
 from kerasish.quantizers.configs import QuantizationConfig as QuantizationConfig
+from kerasish.quantizers.fake_quant import (
+    fake_quant_with_min_max_vars as fake_quant_with_min_max_vars,
+)
+from kerasish.quantizers.float8 import compute_float8_amax_history as compute_float8_amax_history
+from kerasish.quantizers.float8 import compute_float8_scale as compute_float8_scale
+from kerasish.quantizers.float8 import quantize_and_dequantize as quantize_and_dequantize
 from kerasish.quantizers.packing import pack_int4 as pack_int4
 from kerasish.quantizers.packing import unpack_int4 as unpack_int4
 from kerasish.quantizers.quantizer import AbsMaxQuantizer as AbsMaxQuantizer
