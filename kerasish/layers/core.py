@@ -22,6 +22,7 @@ from kerasish.layers.options import (
 )
 from kerasish.layers.quantized import QuantizedKernelLayer
 from kerasish.layers.quantized_embedding import QuantizedEmbeddingLayer
+from kerasish.layers.quantized_float8 import float8_bias
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
 from kerasish.signatures import Unpack, with_options
@@ -137,11 +138,18 @@ class Dense(QuantizedKernelLayer, LowRankKernel, KernelLayer):
 
     def quantized_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result with quantized weights."""
-        x = self.quantized_product(inputs)
+        if isinstance(inputs, SparseTensor):
+            inputs = inputs.todense()  # quantized rows have a scale each
+        bias = self.bias
+        if self.weight_format == "float8":
+            x = self.float8_product(inputs, self._kernel, ops.matmul, training)
+            bias = None if bias is None else float8_bias(bias, self.compute_dtype)
+        else:
+            x = self.quantized_product(inputs)
         if self.lora_enabled:
             x = self.adapt(x, lambda first: ops.matmul(inputs, first))
-        if self.bias is not None:
-            x = ops.add(x, self.bias)
+        if bias is not None:
+            x = ops.add(x, bias)
         return x if self.activation is None else self.activation(x)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from kerasish.errors import ShapeError
 from kerasish.layers.lora import LowRankKernel
 from kerasish.layers.options import KernelOptions, activation_of, of_weights
 from kerasish.layers.quantized_einsum import QuantizedEinsumLayer
+from kerasish.layers.quantized_float8 import float8_bias
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.signatures import Unpack, with_options
@@ -161,11 +163,17 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
 
     def quantized_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result with quantized weights."""
-        x = self.quantized_einsum(inputs)
+        bias = self.bias
+        if self.weight_format == "float8":
+            multiply = functools.partial(ops.einsum, self.equation)
+            x = self.float8_product(inputs, self._kernel, multiply, training)
+            bias = None if bias is None else float8_bias(bias, self.compute_dtype)
+        else:
+            x = self.quantized_einsum(inputs)
         if self.lora_enabled:
             x = ops.add(x, ops.multiply(self._low_rank(inputs, x.dtype), self.lora_scale))
-        if self.bias is not None:
-            x = ops.add(x, self.bias)
+        if bias is not None:
+            x = ops.add(x, bias)
         return x if self.activation is None else self.activation(x)
 
     def _low_rank(self, inputs: Tensor, dtype: str) -> Tensor:

@@ -9,6 +9,8 @@ import numpy as np
 from kerasish import dtype_policies, ops, quantizers
 from kerasish.engine.layer.weights import loaded_by_number
 from kerasish.layers.lora import LowRankLayer
+from kerasish.layers.quantized_calibrated import CalibratedLayer
+from kerasish.layers.quantized_float8 import PARTS, Float8Layer
 from kerasish.ops.networks.quantized import (
     dequantize,
     integer_matmul,
@@ -142,6 +144,14 @@ class QuantizedLayer(LowRankLayer):
         result.assign(np.floor_divide(np.arange(rows, dtype="float32"), np.float32(block)))
         return result
 
+    def _check_lora(self, rank: int) -> None:
+        super()._check_lora(rank)
+        if self.weight_format in ("float8", "gptq", "awq"):
+            raise NotImplementedError(
+                f"{self.display_name()}: LoRA serves floats, int8 and int4, not "
+                f"{self.weight_format!r}; quantize to one of these."
+            )
+
     # --- files ---------------------------------------------------------------------------------
 
     @property
@@ -190,12 +200,12 @@ class QuantizedLayer(LowRankLayer):
         """Return the constructor's arguments."""
         config = super().get_config()
         config.pop("quantization_config", None)
-        if self.quantization_config is not None:
+        if self.quantization_config is not None and self.weight_format not in ("gptq", "awq"):
             config["quantization_config"] = quantizers.serialize(self.quantization_config)
         return config
 
 
-class QuantizedKernelLayer(QuantizedLayer):
+class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
     """A quantized layer that multiplies its inputs by a kernel.
 
     What follows is written for the kernel as a matrix (inputs, units). A layer whose kernel has
@@ -204,10 +214,15 @@ class QuantizedKernelLayer(QuantizedLayer):
 
     bias: Any
     _kernel: Any
+    quantization_modes = ("int8", "int4", "float8", "gptq", "awq")
 
     def reduced_axes(self) -> tuple[int, ...]:
         """Return the kernel's axes over which products are summed."""
         return (0,)
+
+    def rows_of(self, inputs: Any) -> Any:
+        """Return inputs as rows (..., inputs of the kernel as a matrix)."""
+        return inputs
 
     def matrix_sizes(self, shape: tuple[int, ...]) -> tuple[int, int]:
         """Return (inputs, units) of the kernel of this shape."""
@@ -252,6 +267,11 @@ class QuantizedKernelLayer(QuantizedLayer):
             if blocks:
                 self.kernel_zero = self.constant("kernel_zero", scales, 0.0, "int8")
                 self.g_idx = self.index_of_groups(rows, config.block_size)
+        elif mode == "float8":
+            self.float8_build()
+        elif mode in ("gptq", "awq"):
+            policy = self.own_policy() if config is None else config
+            self.build_calibrated(mode, rows, columns, policy)
         else:
             raise NotImplementedError(f"{self.display_name()}: has no mode {mode!r}.")
         self.quantization_config = config
@@ -264,8 +284,16 @@ class QuantizedKernelLayer(QuantizedLayer):
         return np.shape(self.scale_of_result(np.ones(ones, "int8")))
 
     def quantize_weights(self, config: QuantizationConfig) -> None:
-        """Replace the float kernel."""
+        """Replace the float kernel; with float8 it stays."""
         old = self._kernel
+        if config.mode in ("gptq", "awq"):
+            raise NotImplementedError(
+                f"{self.display_name()}: {config.mode!r} collects the inputs of a model's layers; "
+                "call quantize on the model."
+            )
+        if config.mode == "float8":
+            self.quantized_build(tuple(old.shape), config.mode, config)
+            return
         arrays = self.quantized_arrays(np.asarray(to_numpy(old)), config)
         self.drop_weight(old)
         self.quantized_build(tuple(old.shape), config.mode, config)
@@ -307,7 +335,9 @@ class QuantizedKernelLayer(QuantizedLayer):
     # --- the weights as floats -----------------------------------------------------------------
 
     def integer_kernel(self) -> Any:
-        """Return the kernel's integers in its own shape."""
+        """Return the kernel's integers in its own shape; of GPTQ and AWQ its floats."""
+        if self.weight_format in ("gptq", "awq"):
+            return self.as_kernel(self.calibrated_matrix())
         if self.weight_format == "int8":
             return self._kernel
         _, columns = self.matrix_sizes(self._adapted_shape)
@@ -319,6 +349,8 @@ class QuantizedKernelLayer(QuantizedLayer):
 
     def float_matrix(self) -> Tensor:
         """Return the floats that the quantized kernel stands for, as a matrix (inputs, units)."""
+        if self.weight_format in ("gptq", "awq"):
+            return self.calibrated_matrix()
         scale, zero, block, bits = self.packing()
         _, columns = self.matrix_sizes(self._adapted_shape)
         return dequantize(self.packed_matrix(), scale, zero, columns, block, bits)
@@ -343,7 +375,7 @@ class QuantizedKernelLayer(QuantizedLayer):
 
     def merged(self) -> Any:
         """Return the kernel: floats, or integers where it is quantized and LoRA is off."""
-        if not self.weight_format:
+        if self.weight_format in ("", "float8"):
             return super().merged()
         if not self.lora_enabled:
             return self.integer_kernel()
@@ -365,12 +397,24 @@ class QuantizedKernelLayer(QuantizedLayer):
             None: first,
             "int8": [*first, "kernel_scale"],
             "int4": [*first, "kernel_scale", "kernel_zero", "g_idx"],
+            "float8": [*first, *(f"{p}_{n}" for p in PARTS for n in ("scale", "amax_history"))],
+            "gptq": ["bias", "quantized_kernel", "kernel_scale", "kernel_zero", "g_idx"],
+            "awq": [
+                "bias",
+                "quantized_kernel",
+                "kernel_scale",
+                "kernel_zero",
+                "awq_scales",
+                "g_idx",
+            ],
         }
 
     # --- products ------------------------------------------------------------------------------
 
     def quantized_product(self, rows: Tensor) -> Tensor:
         """Return rows @ kernel for rows (..., inputs) -> (..., units), in the compute dtype."""
+        if self.weight_format in ("gptq", "awq"):
+            return ops.matmul(rows, ops.cast(self.calibrated_matrix(), rows.dtype))
         config = self.quantization_config
         quantizer = config.activation_quantizer
         _, columns = self.matrix_sizes(self._adapted_shape)

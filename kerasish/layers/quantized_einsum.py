@@ -123,6 +123,17 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
         )
         return ops.reshape(turned, (-1,))
 
+    def rows_of(self, inputs: Any) -> Any:
+        """Return inputs as rows (..., inputs of the kernel as a matrix)."""
+        letters = letters_of(self.equation, len(inputs.shape), len(self._kernel.shape))
+        if not letters.plain:
+            raise NotImplementedError(
+                f"{self.display_name()}: {self.equation!r} is no product of two matrices."
+            )
+        order = [letters.inputs.index(c) for c in (*letters.others, *letters.reduced)]
+        rows, _ = self.matrix_sizes(tuple(self._kernel.shape))
+        return ops.reshape(ops.transpose(inputs, order), (-1, rows))
+
     def quantized_einsum(self, inputs: Tensor) -> Tensor:
         """Return the product of the inputs and the quantized kernel."""
         letters = letters_of(self.equation, len(inputs.shape), len(self._adapted_shape))
@@ -144,7 +155,7 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
 
         The inputs are rounded as in the product of integers, and multiplied as floats.
         """
-        quantizer = self.quantization_config.activation_quantizer
+        quantizer = getattr(self.quantization_config, "activation_quantizer", None)
         kernel = self.float_kernel()
         if quantizer is not None:
             axes = [i for i, c in enumerate(letters.inputs) if c in letters.reduced]

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kerasish.quantizers.calibrated import AWQConfig as AWQConfig
+from kerasish.quantizers.calibrated import GPTQConfig as GPTQConfig
 from kerasish.quantizers.configs import Float8QuantizationConfig as Float8QuantizationConfig
 from kerasish.quantizers.configs import Int4QuantizationConfig as Int4QuantizationConfig
 from kerasish.quantizers.configs import Int8QuantizationConfig as Int8QuantizationConfig
 from kerasish.quantizers.configs import QuantizationConfig as QuantizationConfig
+from kerasish.quantizers.fake_quant import (
+    fake_quant_with_min_max_vars as fake_quant_with_min_max_vars,
+)
+from kerasish.quantizers.float8 import compute_float8_amax_history as compute_float8_amax_history
+from kerasish.quantizers.float8 import compute_float8_scale as compute_float8_scale
+from kerasish.quantizers.float8 import quantize_and_dequantize as quantize_and_dequantize
 from kerasish.quantizers.packing import pack_int4 as pack_int4
 from kerasish.quantizers.packing import unpack_int4 as unpack_int4
 from kerasish.quantizers.quantizer import AbsMaxQuantizer as AbsMaxQuantizer
@@ -22,7 +30,7 @@ from kerasish.typing import Config
 
 _CLASSES = (
     Quantizer, AbsMaxQuantizer, QuantizationConfig, Int8QuantizationConfig, Int4QuantizationConfig,
-    Float8QuantizationConfig,
+    Float8QuantizationConfig, GPTQConfig, AWQConfig,
 )  # fmt: skip
 add_builtins("keras.quantizers", {c.__name__: c for c in _CLASSES})
 add_builtins(
@@ -33,6 +41,7 @@ add_builtins(
         "int8_quantization_config": Int8QuantizationConfig,
         "int4_quantization_config": Int4QuantizationConfig,
         "float8_quantization_config": Float8QuantizationConfig,
+        "gptq_config": GPTQConfig, "awq_config": AWQConfig,
     },
 )  # fmt: skip
 

@@ -38,6 +38,37 @@ MODES = {
     "int4 columns": ("Int4QuantizationConfig", {"block_size": None}),
 }
 CASES = {f"{layer}, {mode}": (layer, mode) for layer in LAYERS for mode in MODES}
+# name -> (lower limit, upper limit, further arguments)
+FAKE = {
+    "8 bits": (-1.3, 2.1, {}),
+    "4 bits, narrow": (-0.5, 2.0, {"num_bits": 4, "narrow_range": True}),
+    "all above 0": (0.5, 2.0, {"num_bits": 3}),
+    "all below 0": (-2.0, -1.0, {"num_bits": 4}),
+    "columns": ([-1.0, -2.0, -0.1, -3.0], [1.0, 2.5, 3.0, 0.5], {"axis": 1}),
+}
+
+
+def fake_case(case: str) -> tuple[Any, Any, Any, dict[str, Any]]:
+    """Return inputs, limits and further arguments of `fake_quant_with_min_max_vars`."""
+    low, high, options = FAKE[case]
+    return wave((6, 4)) * 3, np.float32(low), np.float32(high), options
+
+
+def float8_model(keras: Any) -> Any:
+    """Return a model of one layer with float8."""
+    layer = keras.layers.Dense(3, dtype="float8_from_float32")
+    model = keras.Sequential([keras.Input((4,)), layer])
+    for v in model.weights:
+        if v.name in ("kernel", "bias"):
+            v.assign(wave(tuple(v.shape)))
+    return model
+
+
+def float8_data() -> tuple[np.ndarray, np.ndarray]:
+    """Return inputs and targets of that model."""
+    return wave((5, 4), 2.0) * 3, wave((5, 3), 4.0)
+
+
 # Cases with which Keras's LoRA fails.
 NOT_ADAPTED = {
     case

@@ -1,4 +1,4 @@
-"""Products with quantized weights: integers of 8 bits, or weights packed in 4 or 8 bits.
+"""Products with quantized weights: integers of 8 bits, or packed ones; rounding to short floats.
 
 Weights of 4 bits lie two in a byte, along the last axis: the low half first. `packed_product`
 reads them as they lie; the static engine unpacks them by blocks on the way into the product.
@@ -214,3 +214,44 @@ def packed_product(
     group = xp.arange(packed.shape[0]) // block
     weights = (packed.astype(wide) - zero.astype(wide)[group]) * scale.astype(wide)[group]
     return xp.matmul(x.astype(wide), weights).astype(x.dtype)
+
+
+def _rounded_in_loop(loop: Any, x: Any, bits: int, smallest: int) -> Any:
+    whole, mantissa = ("int32", 23) if x.dtype == "float32" else ("int64", 52)
+    width = 8 if whole == "int32" else 11
+    exponent = (2**width - 1) << mantissa
+    both = loop.op("bitwise_and", loop.op("bitcast", x, dtype=whole), exponent)
+    # 2**e for numbers from 2**e to 2**(e + 1); 0 for those below all normal ones.
+    power = loop.op("bitcast", both, dtype=x.dtype)
+    step = loop.op("maximum", power, 2.0**smallest) * 2.0**-bits
+    return loop.op("rint", x / step) * step
+
+
+@op(
+    "elementwise",
+    lambda x, **attrs: x,
+    lambda g, y, x, **attrs: (g,),  # straight through
+    "float",
+    examples=[((integers(-90, 90, 2, 3, dtype="float32"),), {"bits": 3, "smallest": -6})],
+    native=_rounded_in_loop,
+    keeps_zero=True,
+)
+def round_mantissa(xp: ArrayModule, x: Array, *, bits: int, smallest: int) -> Array:
+    """Return x rounded to a float with fewer bits, of two nearest to the even one.
+
+    Args:
+        x: finite float tensor within the range of that float.
+        bits: of the mantissa, without the leading one.
+        smallest: exponent of the smallest normal number, at least -100; numbers below it have its
+            step.
+
+    Returns:
+        tensor of x's shape and dtype. The gradient passes straight through.
+
+    Example:
+        >>> round_mantissa([1.03, 1.07, 100.0], bits=3, smallest=-6).tolist()
+        [1.0, 1.125, 96.0]
+    """
+    _, exponent = xp.frexp(x.astype("float64" if x.dtype == "float64" else "float32"))
+    step = xp.ldexp(xp.ones_like(x), xp.maximum(exponent - 1, smallest) - bits).astype(x.dtype)
+    return xp.rint(x / step) * step

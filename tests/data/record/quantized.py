@@ -58,6 +58,30 @@ def fact_of(case: str) -> dict[str, Any]:
     return fact
 
 
+def played(case: str) -> dict[str, Any]:
+    """Return results and gradients of `fake_quant_with_min_max_vars`."""
+    x, low, high, options = cases.fake_case(case)
+
+    def loss(x: Any, low: Any, high: Any) -> Any:
+        y = keras.quantizers.fake_quant_with_min_max_vars(x, low, high, **options)
+        return jnp.sum(y * cases.wave(y.shape, 2.0)), y
+
+    slopes, y = jax.grad(loss, (0, 1, 2), has_aux=True)(x, low, high)
+    return {"outputs": np.asarray(y), "slopes": [np.asarray(g) for g in slopes]}
+
+
+def trained() -> list[Any]:
+    """Return losses and weights of three steps with float8."""
+    model = cases.float8_model(keras)
+    x, y = cases.float8_data()
+    model.compile(keras.optimizers.SGD(0.1), "mse")
+    steps = []
+    for _ in range(3):
+        loss = float(model.train_on_batch(x, y))
+        steps.append([loss, {v.name: np.asarray(v.value).ravel()[:4] for v in model.weights}])
+    return steps
+
+
 def main() -> None:
     warnings.simplefilter("ignore")
     found = {case: fact_of(case) for case in cases.CASES}
@@ -68,9 +92,10 @@ def main() -> None:
         model.save(DATA / f"quantized_{ending}.keras")
         model.save_weights(DATA / f"quantized_{ending}.weights.h5")
         outputs[ending] = np.asarray(model(cases.model_inputs()))
-    print(
-        facts.write("quantized", {"keras": keras.__version__, "cases": found, "outputs": outputs})
-    )
+    fact = {"keras": keras.__version__, "cases": found, "outputs": outputs}
+    fact["fake"] = {case: played(case) for case in cases.FAKE}
+    fact["float8"] = trained()
+    print(facts.write("quantized", fact))
 
 
 if __name__ == "__main__":

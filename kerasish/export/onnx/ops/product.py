@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kerasish.export.onnx.registry import Call, translates
+from kerasish.export.onnx.registry import Call, translates, untranslated
 from kerasish.export.onnx.writer import Item, Writer
 from kerasish.ops import dtypes
 from kerasish.ops.basic import product
@@ -64,3 +64,6 @@ def _halves(w: Writer, packed: Item, units: int) -> Item:
     pairs = w.concat([w.unsqueeze(part, [2]) for part in (low, high)], 2, 2)
     flat = w.reshape(pairs, (rows, 2 * columns))
     return w.slice(flat, 1, 0, units, units)
+
+
+untranslated("it rounds by the bits of floats, which ONNX does not name", quantized.round_mantissa)
