@@ -302,3 +302,14 @@ def test_text_models_refuse_ragged_rows():
     model.compile("sgd", "mse")
     with pytest.raises(ValueError, match="first layers run on the host"):
         model.predict([[1, 2], [3]], verbose=0)
+
+
+def test_data_parallel_training_cuts_sequences(engine):
+    losses = []
+    for shards in (1, 3):
+        model = a_model(sequences=True)
+        targets = [[[1.0, 0.5]] * len(x) for x in X]
+        with keras.distribution.DataParallel(shards=shards).scope():
+            history = model.fit(X, targets, epochs=2, verbose=0, shuffle=False)
+            losses.append([*history.history["loss"], *model.predict(X, verbose=0)[5].ravel()])
+    np.testing.assert_allclose(losses[0], losses[1], rtol=1e-3, atol=1e-5)

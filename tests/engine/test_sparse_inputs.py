@@ -238,3 +238,13 @@ def test_estimators_give_sparse_rows_to_sparse_inputs(estimator, monkeypatch):
         own = SKLearnClassifier(build)
     own.fit(X.astype("float64"), Y).predict(X)
     assert seen and {width for _, width in seen} == {WIDTH}
+
+
+def test_data_parallel_training_computes_sparse_batches_whole(engine):
+    ends = []
+    for shards in (1, 3):
+        model = a_model()
+        with keras.distribution.DataParallel(shards=shards).scope():
+            model.fit(X, Y, verbose=0, shuffle=False)
+            ends.append(model.predict(X, verbose=0))
+    np.testing.assert_allclose(*ends, rtol=1e-4, atol=1e-6)

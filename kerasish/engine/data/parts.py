@@ -63,6 +63,19 @@ class SparseEntries(NamedTuple):
         return SparseTensor(self.values, self.columns, self.rows, shape)
 
 
+def holds_entries(x: Structure) -> bool:
+    """Return whether a batch's x holds rows of a sparse matrix, which have no rows to cut.
+
+    Example:
+        >>> holds_entries({"x": np.ones(2)})
+        False
+    """
+    if isinstance(x, SparseEntries):
+        return True
+    parts = x.values() if isinstance(x, dict) else x if isinstance(x, (list, tuple)) else ()
+    return any(map(holds_entries, parts))
+
+
 def entries_of(
     values: Array, columns: Array, starts: Array, shape: tuple[int, int]
 ) -> SparseEntries:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import ops, tree
 from kerasish.autodiff import gradients_of
+from kerasish.engine.data.parts import assemble
 from kerasish.engine.training import step
 from kerasish.engine.training.interface import StepProgram
 from kerasish.engine.training.shard_scope import ShardScope, merged
@@ -164,7 +165,7 @@ def _run_shard(
     shares: Shares,
 ) -> _Shard:
     """Return one shard's gradients, loss and contributions to variables."""
-    x, y, sample_weight = batch
+    x, y, sample_weight = assemble(batch[0]), *batch[1:]
     training, share = optimizer is not None, 1.0 / shares.factor
     scope = ShardScope(number, sharding.shards, share)
     with using_scope(scope), using_shares(shares):

@@ -12,6 +12,7 @@ import numpy as np
 from kerasish import tree
 from kerasish.backends import CompiledStep, RowRun
 from kerasish.backends.backend import Timing
+from kerasish.engine.data.parts import holds_entries
 from kerasish.engine.training.step import batch_size_of
 from kerasish.ranks import Group, Sharding
 from kerasish.tensor import Tensor, to_numpy, wrap
@@ -38,7 +39,7 @@ class ShardedStep(CompiledStep):
         """Do the step on this rank's rows of a batch."""
         with running(self.sharding.group, self.kind):
             result = self.inner(*self._own(args))
-            if self.kind == "predict" and self.sharding.cuts(batch_size_of(args[0])):
+            if self.kind == "predict" and self._cuts(args[0]):
                 return self._gathered(result)
             return result
 
@@ -50,11 +51,15 @@ class ShardedStep(CompiledStep):
     def _own(self, args: Sequence[Any]) -> list[Any]:
         """Return the arguments of the step inside: this rank's rows of a batch."""
         rows, own = batch_size_of(args[0]), list(args)
-        cut = self.sharding.cuts(rows)
+        cut = self._cuts(args[0])
         if cut:
             start, stop = self.sharding.block(rows)
             own = [tree.map_structure(_cut(start, stop), a) for a in args]
         return own if self.kind == "predict" else [*own, rows if cut else 0]
+
+    def _cuts(self, x: Structure) -> bool:
+        """Return whether a batch is cut; one with sparse rows is computed whole by every rank."""
+        return self.sharding.cuts(batch_size_of(x)) and not holds_entries(x)
 
     def _gathered(self, result: Structure) -> Structure:
         group = self.sharding.group

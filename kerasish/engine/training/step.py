@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.autodiff import gradients_of
-from kerasish.engine.data.parts import assemble
+from kerasish.engine.data.parts import SparseEntries, assemble
 from kerasish.engine.training.interface import StepProgram, TrainedModel
 from kerasish.tensor import Variable, no_gradient
 from kerasish.typing import Logs, Structure, TensorLike
@@ -155,7 +155,9 @@ def track_loss(program: StepProgram, loss: Tensor, x: Structure) -> None:
 def batch_size_of(x: Structure) -> int:
     """Return the number of rows of the first array of a structure."""
     while not hasattr(x, "shape"):
-        if isinstance(x, dict):
+        if isinstance(x, SparseEntries):
+            x = x.counts
+        elif isinstance(x, dict):
             x = next(iter(x.values()))
         elif isinstance(x, (list, tuple)) and x:
             x = x[0]

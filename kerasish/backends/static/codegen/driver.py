@@ -34,6 +34,7 @@ from kerasish.backends.static.codegen.driver_code import (
     CALL_COPY,
     CALL_DNNL,
     CALL_THREADS,
+    CHOOSE,
     EXPECT,
     INTERRUPTED,
     OUT_OF_RANGE,
@@ -64,6 +65,8 @@ class Runtime:
         call_threads: block {omp_set_num_threads, threads} (`onednn.threads_block`).
         call_copy: block {memmove, to, from, bytes}.
         expect: block {address of a value, of what is expected there, bytes}.
+        choose: block {address of numbers, how many, records for some that are not 0, how many,
+            records for none, how many} (`choice_record`).
         run_timed: like `run`, with the time before each record (see `RUN_TIMED`).
     """
 
@@ -78,6 +81,7 @@ class Runtime:
     call_threads: int
     call_copy: int
     expect: int
+    choose: int
     memmove: int
     clock_gettime: int
     words: Any = field(repr=False)
@@ -99,8 +103,9 @@ def load_runtime() -> Runtime:
 
 def _make_runtime() -> Runtime:
     texts = [PARALLEL, RUN, RUN_STEPS, CALL_DNNL, CALL_CBLAS, CALL_BLAS]
-    texts += [CALL_THREADS, CALL_COPY, EXPECT, RUN_TIMED]
-    parallel, run, steps, dnnl, cblas, blas, threads, copy, expect, timed = compile_many(texts)
+    texts += [CALL_THREADS, CALL_COPY, EXPECT, RUN_TIMED, CHOOSE]
+    compiled = compile_many(texts)
+    parallel, run, steps, dnnl, cblas, blas, threads, copy, expect, timed, choose = compiled
     words = np.zeros(TABLE_WORDS, np.int64)
     words[0] = parallel
     library = _c_library()
@@ -122,6 +127,7 @@ def _make_runtime() -> Runtime:
         call_threads=threads,
         call_copy=copy,
         expect=expect,
+        choose=choose,
         memmove=ctypes.cast(ctypes.memmove, pointer).value or 0,
         clock_gettime=_clock(library),
         words=words,
@@ -400,6 +406,29 @@ def condition_record(number: int, address: int, answer: Any) -> Record:
     answer = np.ascontiguousarray(answer)
     block = np.array([address, answer.ctypes.data, answer.nbytes], np.int64)
     return Record(runtime.expect, block, f"condition {number}", Expected(number, answer))
+
+
+def choice_record(
+    numbers: int, count: int, some: Sequence[Record], none: Sequence[Record], name: str = ""
+) -> Record:
+    """Return a record that runs some records or others, by what lies in memory at that time.
+
+    Args:
+        numbers: the address of float32 numbers.
+        count: how many.
+        some: what runs if a number is not 0.
+        none: what runs if all of them are 0.
+        name: for messages.
+    """
+    tables = [
+        np.array([(r.function, r.block.ctypes.data) for r in records], np.int64).reshape(-1, 2)
+        for records in (some, none)
+    ]
+    words = [numbers, count]
+    for table in tables:
+        words += [table.ctypes.data, len(table)]
+    keep = (tables, [*some], [*none])
+    return Record(load_runtime().choose, np.array(words, np.int64), name, keep)
 
 
 def aligned(size: int) -> tuple[Any, int]:

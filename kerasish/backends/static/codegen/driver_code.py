@@ -99,6 +99,38 @@ _PLAIN = {
 }  # fmt: skip
 RUN = Text(_WALK.format(name="SYMBOL", **_PLAIN))
 
+# Words: 0 address of float32 numbers, 1 how many, 2 records that run if one of them is not 0, 3 how
+# many, 4 records that run if all are 0, 5 how many.
+_CHOICE_WORDS = (
+    "ptr numbers", "i64 count", "ptr some", "i64 some.count", "ptr none", "i64 none.count",
+)  # fmt: skip
+CHOOSE = Text(
+    _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
+    + f"""
+define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+{words_of("args", *_CHOICE_WORDS)}
+  %failed = alloca i64, align 8
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %nothing
+body:
+  %at = getelementptr float, ptr %numbers, i64 %i
+  %number = load float, ptr %at, align 4
+  %next = add i64 %i, 1
+  %counts = fcmp une float %number, 0.0
+  br i1 %counts, label %something, label %head
+something:
+  %status = call i32 @SYMBOL.walk(ptr %some, i64 %some.count, ptr %failed)
+  ret i32 %status
+nothing:
+  %none.status = call i32 @SYMBOL.walk(ptr %none, i64 %none.count, ptr %failed)
+  ret i32 %none.status
+}}"""
+)
+
 # Words: 0 records, 1 their number, 2 clock_gettime, 3 its clock, 4 two words per record and two
 # more, for the times (seconds, nanoseconds) before each record and after the last one, 5 the record
 # that failed.

@@ -1,4 +1,5 @@
 """Recurrent layers over complete sequences: per time step a oneDNN product and one fused loop.
+A time step that a mask leaves out in all rows, as behind the end of the longest, costs copies.
 
 The recurrent kernel is reordered into oneDNN's layout once per run; its gradient is one product
 over all time steps. Masks are numbers; nonzero means that the time step counts.
@@ -12,8 +13,8 @@ from kerasish.backends.static import onednn
 from kerasish.backends.static.codegen import arguments, recurrent
 from kerasish.backends.static.codegen.arguments import Operand
 from kerasish.backends.static.codegen.cost import choose_threads
-from kerasish.backends.static.codegen.description import Kernel
-from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
+from kerasish.backends.static.codegen.driver import Record, choice_record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.library import _record, _round
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, filled_array
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from kerasish.backends.static.onednn.primitive import Primitive
 
 SIZE = 4  # bytes of a float32
+CHUNK = 16  # time steps whose part of the weights' gradient is one product, under a mask
 GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}
 
 
@@ -90,6 +92,7 @@ class RecurrentUnit(Unit):
         self.count = GATES[self.kind]
         self.masked = len(node.inputs) == len(REGISTRY[node.op.name].input_names)
         self._zeros: Any = None
+        self._zero_rows: dict[int, Any] = {}
         self._units = 0
 
     def _finish(self, kernel: Kernel, *products: RepeatedProduct, **buffers: int) -> None:
@@ -149,9 +152,36 @@ class RecurrentUnit(Unit):
         return [place.address + SIZE * self.n * width * t for t in range(self.steps)]
 
     def _mask(self, locate: Locate, t: int) -> list[Operand]:
+        return [Operand(self._mask_at(locate, t), (1,))] if self.masked else []
+
+    def _mask_at(self, locate: Locate, t: int) -> int:
+        return locate(self.reads[-1]).address + SIZE * self.n * t
+
+    def _where_counted(
+        self, locate: Locate, t: int, counted: list[Record], left_out: list[Record], steps: int = 1
+    ) -> list[Record]:
+        """Return what runs for time step t, or some steps from it: `left_out` where no row counts.
+
+        Without a mask every step counts.
+        """
         if not self.masked:
-            return []
-        return [Operand(locate(self.reads[-1]).address + SIZE * self.n * t, (1,))]
+            return counted
+        at = self._mask_at(locate, t)
+        return [choice_record(at, self.n * steps, counted, left_out, self.name)]
+
+    def _copies(self, pairs: list[tuple[int, int]]) -> list[Record]:
+        """Return the records that copy states from address to address."""
+        size = SIZE * self.n * self.units
+        return [copy_record(Place(a, size), Place(b, size), "kept state") for a, b in pairs]
+
+    def _zeros_at(self, address: int, width: int) -> Record:
+        """Return the record that sets n rows of some width to 0."""
+        if width not in self._zero_rows:
+            self._zero_rows[width] = filled_array((self.n, width), "float32", 0)
+        zeros = self._zero_rows[width]
+        place = Place(address, zeros.nbytes)
+        copy = copy_record(Place(zeros.ctypes.data, zeros.nbytes), place, "zeros")
+        return Record(copy.function, copy.block, copy.name, zeros)
 
 
 class ForwardUnit(RecurrentUnit):
@@ -172,31 +202,43 @@ class ForwardUnit(RecurrentUnit):
         result = self._start(locate, locate(self.reads[1]))
         return result + getattr(self, f"_{self.kind}")(locate)
 
+    def _whole(self, x: Place, out: Place) -> list[Record]:
+        """Return the record that copies the inputs of all steps; with a mask each step copies."""
+        return [] if self.masked else [copy_record(x, out)]
+
+    def _part(self, row: int, out: int, gates: int) -> list[Record]:
+        if not self.masked:
+            return []
+        size = SIZE * self.n * gates * self.units
+        return [copy_record(Place(row, size), Place(out, size))]
+
     def _simple_rnn(self, locate: Locate) -> list[Record]:
         x, _, first = (locate(v) for v in self.reads[:3])
         states = locate(self.writes[0])
-        result, h = [copy_record(x, states)], first.address
-        for t, new in enumerate(self._rows(states, self.units)):
-            result.append(self.products[0].record(h, new))
+        result, h = self._whole(x, states), first.address
+        rows = zip(self._rows(x, self.units), self._rows(states, self.units))
+        for t, (row, new) in enumerate(rows):
             more = [Operand(h, (self.units,))] if self.masked else []
-            result.append(self._step([new, *more, *self._mask(locate, t), new]))
+            step = self._step([new, *more, *self._mask(locate, t), new])
+            counted = [*self._part(row, new, 1), self.products[0].record(h, new), step]
+            result += self._where_counted(locate, t, counted, self._copies([(h, new)]))
             h = new
         return result
 
     def _lstm(self, locate: Locate) -> list[Record]:
         x, _, first, first_c = (locate(v) for v in self.reads[:4])
         states, cells, gates = (locate(v) for v in self.writes)
-        result, h, c = [copy_record(x, gates)], first.address, first_c.address
+        result, h, c = self._whole(x, gates), first.address, first_c.address
         steps = zip(
-            self._rows(states, self.units), self._rows(cells, self.units),
-            self._rows(gates, 4 * self.units),
+            self._rows(x, 4 * self.units), self._rows(states, self.units),
+            self._rows(cells, self.units), self._rows(gates, 4 * self.units),
         )  # fmt: skip
-        for t, (new_h, new_c, z) in enumerate(steps):
-            result.append(self.products[0].record(h, z))
+        for t, (row, new_h, new_c, z) in enumerate(steps):
             parts, more = self._gates(z, 4), [h] if self.masked else []
-            result.append(
-                self._step([*parts, c, *more, *self._mask(locate, t), *parts, new_c, new_h])
-            )
+            step = self._step([*parts, c, *more, *self._mask(locate, t), *parts, new_c, new_h])
+            counted = [*self._part(row, z, 4), self.products[0].record(h, z), step]
+            left_out = [*self._copies([(h, new_h), (c, new_c)]), self._zeros_at(z, 4 * self.units)]
+            result += self._where_counted(locate, t, counted, left_out)
             h, c = new_h, new_c
         return result
 
@@ -209,9 +251,11 @@ class ForwardUnit(RecurrentUnit):
             self._rows(gates, 4 * self.units),
         )  # fmt: skip
         for t, (row, new, kept) in enumerate(steps):
-            result.append(self.products[0].record(h, s, bias.address))
             inputs = [*self._gates(row, 3), *self._gates(s, 3), h, *self._mask(locate, t)]
-            result.append(self._step([*inputs, *self._gates(kept, 4), new]))
+            step = self._step([*inputs, *self._gates(kept, 4), new])
+            counted = [self.products[0].record(h, s, bias.address), step]
+            left_out = [*self._copies([(h, new)]), self._zeros_at(kept, 4 * self.units)]
+            result += self._where_counted(locate, t, counted, left_out)
             h = new
         return result
 
@@ -224,6 +268,9 @@ class BackwardUnit(RecurrentUnit):
         self._units = u = node.inputs[0].shape[2]
         width = self.count * u
         self.adds = self.masked or self.kind == "gru"
+        k = KernelBuilder()
+        k.output(k.input("float32") + k.input("float32"), "float32")
+        self.sum = k.build()
         product = RepeatedProduct(self.n, width, u, True, self.adds)
         kernel = getattr(recurrent, f"{self.kind.removesuffix('_rnn')}_backward")
         result = kernel("float32", masked=self.masked, mask_dtype="float32", whole=True)
@@ -231,17 +278,23 @@ class BackwardUnit(RecurrentUnit):
         if self.kind == "gru":
             sizes["ds"] = self.steps * self.n * width
         weights, self._more = [], []
-        if self.steps > 1:
+        self._chunks: dict[int, Primitive] = {}
+        if self.masked:
+            for count in {min(CHUNK, self.steps - t) for t in range(1, self.steps, CHUNK)}:
+                shapes = ((u, count * self.n), (count * self.n, width))
+                self._chunks[count] = onednn.matmul(*shapes, transpose_a=True, post=[("sum", 1.0)])
+        elif self.steps > 1:
             rows = (self.steps - 1) * self.n
             weights.append(onednn.matmul((u, rows), (rows, width), transpose_a=True))
-        post = [("sum", 1.0)] if self.steps > 1 else []
+        post = [("sum", 1.0)] if weights else []
         weights.append(onednn.matmul((u, self.n), (self.n, width), transpose_a=True, post=post))
         if self.kind == "gru":
             rows = self.steps * self.n
             self._ones = filled_array((rows,), "float32", 1)
             self._more = [onednn.matmul((1, rows), (rows, width))]
         self.weights = weights
-        spare = max(p.scratchpad_bytes for p in (*weights, *self._more))
+        libraries = (*weights, *self._more, *self._chunks.values())
+        spare = max(p.scratchpad_bytes for p in libraries)
         self._finish(result, product, spare=-(-spare // SIZE), **sizes)
         self.flops += sum(p.flops for p in weights)
 
@@ -251,6 +304,10 @@ class BackwardUnit(RecurrentUnit):
         self.places = {name: locate(v) for name, v in by_name.items()}
         result = self._start(locate, self.places["recurrent"])
         return result + getattr(self, f"_{self.kind}")(locate)
+
+    def kernels(self) -> list[Any]:
+        """Return the loop of a time step, and the sum for one that is left out."""
+        return [self.kernel, self.sum]
 
     def _names(self) -> tuple[str, ...]:
         return {
@@ -262,7 +319,9 @@ class BackwardUnit(RecurrentUnit):
     def _sequence(self, name: str, width: int | None = None) -> list[int]:
         return self._rows(self.places[name], width or self.units)
 
-    def _gradient_of_weights(self, dz: int, out: Place) -> list[Record]:
+    def _gradient_of_weights(self, locate: Locate, dz: int, out: Place) -> list[Record]:
+        if self.masked:
+            return self._gradient_in_chunks(locate, dz, out)
         width = self.count * self.units
         whole = SIZE * self.n * width
         ends = [(self.places["h"].address, dz, self.n)]
@@ -277,10 +336,39 @@ class BackwardUnit(RecurrentUnit):
             results.append(self._library(primitive, buffers))
         return results
 
+    def _gradient_in_chunks(self, locate: Locate, dz: int, out: Place) -> list[Record]:
+        """Return the records that add up the parts of some time steps each."""
+        u, width = self.units, self.count * self.units
+
+        def part(primitive: Primitive, states: int, first: int, steps: int) -> Record:
+            rows = SIZE * self.n * steps
+            buffers = {
+                "a": Buffer(states, rows * u),
+                "b": Buffer(dz + SIZE * self.n * width * first, rows * width),
+                "out": Buffer(out.address, out.nbytes),
+            }
+            return self._library(primitive, buffers)
+
+        results = [part(self.weights[0], self.places["h"].address, 0, 1)]
+        for t in range(1, self.steps, CHUNK):
+            count = min(CHUNK, self.steps - t)
+            before = self.places["states"].address + SIZE * self.n * u * (t - 1)
+            record = part(self._chunks[count], before, t, count)
+            results += self._where_counted(locate, t, [record], [], count)
+        return results
+
     def _library(self, primitive: Primitive, buffers: dict[str, Buffer]) -> Record:
         if primitive.scratchpad_bytes:
             buffers["scratchpad"] = Buffer(self._buffer("spare"), primitive.scratchpad_bytes)
         return _record(primitive, buffers)
+
+    def _sum(self, a: int, b: int, out: int) -> Record:
+        """Return the record that adds two states."""
+        block = arguments.pack(
+            self.sum, [a, b, out], table=load_runtime().table, rows=self.n, columns=self.units,
+            threads=1,
+        )  # fmt: skip
+        return Record(compile_one(self.sum), block, "sum of gradients")
 
     def _past(self, t: int, name: str, last: Place) -> int:
         """Return the address for the gradient by the state before time step t."""
@@ -293,10 +381,12 @@ class BackwardUnit(RecurrentUnit):
         for t in reversed(range(self.steps)):
             past = self._past(t, "dh", first)
             inputs = [states[t], dh, g[t], *self._mask(locate, t)]
-            result.append(self._step([*inputs, dz[t], *([past] if self.masked else [])]))
-            result.append(self.products[0].record(dz[t], past))
+            step = self._step([*inputs, dz[t], *([past] if self.masked else [])])
+            counted = [step, self.products[0].record(dz[t], past)]
+            left_out = [self._zeros_at(dz[t], self.units), self._sum(dh, g[t], past)]
+            result += self._where_counted(locate, t, counted, left_out)
             dh = past
-        return result + self._gradient_of_weights(dx.address, weights)
+        return result + self._gradient_of_weights(locate, dx.address, weights)
 
     def _lstm(self, locate: Locate) -> list[Record]:
         dx, weights, first, first_c = (locate(v) for v in self.writes)
@@ -309,10 +399,13 @@ class BackwardUnit(RecurrentUnit):
             inputs = [*self._gates(gates[t], 4), before, cells[t], dh, dc]
             inputs += [g[t], g_cells[t], *self._mask(locate, t)]
             outputs = [*self._gates(dz[t], 4), past_c, *([past] if self.masked else [])]
-            result.append(self._step([*inputs, *outputs]))
-            result.append(self.products[0].record(dz[t], past))
+            step = self._step([*inputs, *outputs])
+            counted = [step, self.products[0].record(dz[t], past)]
+            left_out = [self._zeros_at(dz[t], 4 * self.units), self._sum(dh, g[t], past)]
+            left_out.append(self._sum(dc, g_cells[t], past_c))
+            result += self._where_counted(locate, t, counted, left_out)
             dh, dc = past, past_c
-        return result + self._gradient_of_weights(dx.address, weights)
+        return result + self._gradient_of_weights(locate, dx.address, weights)
 
     def _gru(self, locate: Locate) -> list[Record]:
         dx, weights, bias, first = (locate(v) for v in self.writes)
@@ -327,10 +420,12 @@ class BackwardUnit(RecurrentUnit):
             before = states[t - 1] if t else self.places["h"].address
             inputs = [*self._gates(gates[t], 4), before, dh, g[t], *self._mask(locate, t)]
             outputs = [*self._gates(of_x[t], 3), *self._gates(of_h[t], 3), past]
-            result.append(self._step([*inputs, *outputs]))
-            result.append(self.products[0].record(of_h[t], past))
+            counted = [self._step([*inputs, *outputs]), self.products[0].record(of_h[t], past)]
+            left_out = [self._zeros_at(of_x[t], width), self._zeros_at(of_h[t], width)]
+            left_out.append(self._sum(dh, g[t], past))
+            result += self._where_counted(locate, t, counted, left_out)
             dh = past
-        result += self._gradient_of_weights(all_s.address, weights)
+        result += self._gradient_of_weights(locate, all_s.address, weights)
         rows = Buffer(int(self._ones.ctypes.data), self._ones.nbytes)
         ends = {"a": rows, "b": Buffer(*all_s), "out": Buffer(bias.address, bias.nbytes)}
         return [*result, self._library(self._more[0], ends)]
