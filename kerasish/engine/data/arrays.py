@@ -26,6 +26,13 @@ DEFAULT_BATCH_SIZE = 32
 _SAMPLED_ROWS = 64
 
 
+def rows_per_batch(batch_size: int | None, rows: int, steps: int | None) -> int:
+    """Return the rows per batch: as given, or so that an epoch has `steps` batches, or 32."""
+    if batch_size is not None:
+        return batch_size
+    return DEFAULT_BATCH_SIZE if steps is None else -(-rows // steps)
+
+
 class ArrayData(Data):
     """Batches of rows of equally long arrays.
 
@@ -74,12 +81,8 @@ class ArrayData(Data):
         self._simple = not any(tree.is_nested(part) for part in parts)
         self._rows: list[Rows] = [leaf for leaf in tree.flatten(parts) if leaf is not None]
         self.in_memory = self._class_weight is None and all(r.in_memory for r in self._rows)
-        if batch_size is None:
-            batch_size = DEFAULT_BATCH_SIZE
-            if steps_per_epoch is not None:
-                batch_size = -(-self.num_samples // steps_per_epoch)
-        self.batch_size: int = batch_size
-        self._all_batches = -(-self.num_samples // batch_size)
+        self.batch_size: int = rows_per_batch(batch_size, self.num_samples, steps_per_epoch)
+        self._all_batches = -(-self.num_samples // self.batch_size)
 
     @property
     def num_batches(self) -> int:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import tree
-from kerasish.engine.data.arrays import DEFAULT_BATCH_SIZE, contents_of
+from kerasish.engine.data.arrays import contents_of, rows_per_batch
 from kerasish.engine.data.batch import Batch, row_counts
 from kerasish.engine.data.convert import map_leaves
 from kerasish.engine.data.data import Data, random_order
@@ -80,12 +80,8 @@ class SequenceData(Data):
                 "Give sample_weight, a list of sequences with one weight per step."
             )
         self.num_samples = int(counts.pop())
-        if batch_size is None:
-            batch_size = DEFAULT_BATCH_SIZE
-            if steps_per_epoch is not None:
-                batch_size = -(-self.num_samples // steps_per_epoch)
-        self.batch_size: int = batch_size
-        self._all_batches = -(-self.num_samples // batch_size)
+        self.batch_size: int = rows_per_batch(batch_size, self.num_samples, steps_per_epoch)
+        self._all_batches = -(-self.num_samples // self.batch_size)
         self._plan_buckets()
 
     def _plan_buckets(self) -> None:
