@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, registry
 from kerasish.ops import dtypes
-from kerasish.typing import Config
+from kerasish.typing import Config, Structure
 from kerasish.unsupported import explain
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ class DTypePolicy:
         """Always None: kerasish does not quantize."""
         return None
 
-    def convert_input(self, x: Any, autocast: bool, dtype: str) -> Any:
+    def convert_input(self, x: Structure, autocast: bool, dtype: str) -> Structure:
         """Return x in `dtype` if it is a floating tensor and `autocast` holds."""
         own = getattr(x, "dtype", None)
         if autocast and own is not None and dtypes.is_float(str(own)) and own != dtype:
@@ -99,7 +99,11 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
         ('bfloat16', 'float32')
     """
 
-    def __init__(self, default_policy: Any = None, policy_map: Any = None) -> None:
+    def __init__(
+        self,
+        default_policy: DTypePolicy | str | None = None,
+        policy_map: Mapping[str, Any] | None = None,
+    ) -> None:
         self.default_policy = get(default_policy)
         super().__init__(self.default_policy.name)
         if policy_map is not None and not isinstance(policy_map, Mapping):
@@ -193,7 +197,7 @@ def get(identifier: DTypePolicy | str | None) -> DTypePolicy:
     return DTypePolicy(dtypes.name_of(identifier))
 
 
-def serialize(dtype_policy: DTypePolicy) -> Any:
+def serialize(dtype_policy: DTypePolicy) -> Config:
     """Return the policy as what JSON can hold.
 
     Args:
@@ -206,7 +210,7 @@ def serialize(dtype_policy: DTypePolicy) -> Any:
     return registry.serialize_keras_object(dtype_policy)
 
 
-def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> DTypePolicy:
     """Return the policy that `serialize` was given.
 
     Args:

@@ -171,7 +171,7 @@ def _plain(value: object) -> Structure:
     return value
 
 
-def serialize_keras_object(obj: Structure) -> Any:
+def serialize_keras_object(obj: Structure) -> Structure:
     """Return `obj` as what JSON can hold, in Keras's layout.
 
     Args:

@@ -15,6 +15,7 @@ from kerasish.tensor import (
     no_gradient,
     recording,
 )
+from kerasish.typing import Structure
 
 
 class GradientTape:
@@ -62,7 +63,7 @@ class GradientTape:
             recording.depth -= 1
             self._open = False
 
-    def watch(self, tensor: Any) -> None:
+    def watch(self, tensor: Structure) -> None:
         """Let `gradient` differentiate by `tensor` (or by each one of a structure of them)."""
         for t in tree.flatten(tensor):
             if isinstance(t, Variable):
@@ -91,11 +92,11 @@ class GradientTape:
 
     def gradient(
         self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
+        target: Structure,
+        sources: Structure,
+        output_gradients: Structure = None,
         unconnected_gradients: str = "none",
-    ) -> Any:
+    ) -> Structure:
         """Return the derivatives of the sum of `target` by `sources`, in the structure of these.
 
         Args:

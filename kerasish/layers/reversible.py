@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.layers.core import Embedding
 from kerasish.layers.options import NamedOptions
 from kerasish.signatures import Unpack
-from kerasish.typing import AnyTensor, ConstraintLike, InitializerLike, RegularizerLike, Shape
+from kerasish.typing import (
+    AnyTensor,
+    ConstraintLike,
+    DTypeLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+    Structure,
+)
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -50,7 +58,7 @@ class ReversibleEmbedding(Embedding):
         embeddings_regularizer: RegularizerLike | None = None,
         embeddings_constraint: ConstraintLike | None = None,
         mask_zero: bool = False,
-        reverse_dtype: Any = None,
+        reverse_dtype: DTypeLike | None = None,
         logit_soft_cap: float | None = None,
         **kwargs: Unpack[NamedOptions],
     ) -> None:
@@ -76,7 +84,7 @@ class ReversibleEmbedding(Embedding):
             rows = super().call(inputs)
             mask = Embedding.compute_mask(self, inputs)
             if mask is not None:
-                rows._keras_mask = mask
+                rows._keras_mask = mask  # type: ignore[assignment]
             return rows
         kernel = ops.transpose(self.embeddings) if self.tie_weights else self.reverse_embeddings
         dtype = self.reverse_dtype or self.compute_dtype
@@ -85,6 +93,6 @@ class ReversibleEmbedding(Embedding):
             return scores
         return ops.tanh(scores / self.logit_soft_cap) * self.logit_soft_cap
 
-    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Structure:
         """Return None: the rows carry their mask already."""
         return None

@@ -22,7 +22,7 @@ from kerasish.optimizers.weight_decay import Exclusions, decayed
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.scopes import autocast, using_scope
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
-from kerasish.typing import AnyTensor, TensorLike
+from kerasish.typing import AnyTensor, Structure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -122,7 +122,7 @@ class Optimizer(OptimizerState):
     # --- what a subclass writes -----------------------------------------------------------------
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         """Return the new value of one variable and of its slots; pure.
 
@@ -134,7 +134,7 @@ class Optimizer(OptimizerState):
         """
         raise NotImplementedError(f"{type(self).__name__} must write update or update_step.")
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         """Return the numbers that `update` needs for all variables of a dtype, made once per step.
 
         Args:
@@ -381,7 +381,7 @@ class Optimizer(OptimizerState):
             self.apply(list(grads), trained)
         return [scope.read(v) for v in trained], [scope.read(v) for v in own]
 
-    def scale_loss(self, loss: TensorLike) -> Any:
+    def scale_loss(self, loss: Tensor) -> Tensor:
         """Return the loss times `loss_scale_factor`, whose gradients `apply` scales back."""
         factor = self.loss_scale_factor
         return loss if factor is None else ops.multiply(loss, factor)

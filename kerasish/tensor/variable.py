@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Variable(Holder):
 
     def __init__(
         self,
-        initializer: InitializerLike,
+        initializer: InitializerLike | TensorLike,
         shape: Shape | None = None,
         dtype: str | None = None,
         trainable: bool = True,
@@ -212,7 +212,7 @@ class Variable(Holder):
         with autocast(None):
             return self.assign(ops.add(self.value, value))
 
-    def assign_sub(self, value: Sequence[float]) -> Tensor:
+    def assign_sub(self, value: TensorLike) -> Tensor:
         """Subtract `value`; return the new value."""
         with autocast(None):
             return self.assign(ops.subtract(self.value, value))
@@ -220,6 +220,18 @@ class Variable(Holder):
     def numpy(self) -> Array:
         """Return the value as a NumPy array (read-only)."""
         return to_numpy(self.value)
+
+    if TYPE_CHECKING:  # what the loop below the class adds
+
+        def __float__(self) -> float: ...
+
+        def __int__(self) -> int: ...
+
+        def __index__(self) -> int: ...
+
+        def __bool__(self) -> bool: ...
+
+        def __len__(self) -> int: ...
 
     def __array__(self, dtype: str | None = None, copy: bool | None = None) -> Array:
         return self.value.__array__(dtype, copy)

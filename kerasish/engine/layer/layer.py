@@ -58,7 +58,7 @@ from kerasish.tensor import (
     convert,
     name_scope,
 )
-from kerasish.typing import PolicyLike, RegularizerLike, Structure
+from kerasish.typing import PolicyLike, RegularizerLike, Structure, TensorLike
 from kerasish.unsupported import refuse_method
 from kerasish.watched import note_use, set_calling
 
@@ -177,7 +177,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
         self._casts = self.autocast and self.compute_dtype != self.variable_dtype
 
     @property
-    def dtype_policy(self) -> Any:
+    def dtype_policy(self) -> DTypePolicy:
         """The dtype policy."""
         return self._policy
 
@@ -385,12 +385,12 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
 
     def stateless_call(
         self,
-        trainable_variables: Any,
-        non_trainable_variables: Any,
+        trainable_variables: Sequence[TensorLike],
+        non_trainable_variables: Sequence[TensorLike],
         *args: Any,
         return_losses: bool = False,
         **kwargs: Any,
-    ) -> Any:
+    ) -> tuple[Any, ...]:
         """Return (outputs, new non-trainable values[, losses]) for given values of the variables.
 
         Nothing of the layer changes.
@@ -456,3 +456,11 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
 
 
 Layer.call_parts = read_call(Layer.call)
+
+
+if TYPE_CHECKING:
+
+    class SomeLayer(Layer):
+        """A layer of a class that checkers do not know: it may have any attribute."""
+
+        def __getattr__(self, name: str) -> Any: ...
