@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from kerasish import ops, tree
@@ -81,7 +82,7 @@ class GradientTape:
         owners = [k.owner() for k in self._watched if isinstance(k, Key)]
         return [o for o in owners if isinstance(o, Variable)]
 
-    def stop_recording(self) -> Any:
+    def stop_recording(self) -> AbstractContextManager[None]:
         """Return a context in which nothing is recorded."""
         return no_gradient()
 

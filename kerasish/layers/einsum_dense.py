@@ -62,7 +62,7 @@ class EinsumDense(LowRankKernel, KernelLayer):
         *,
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
-        gptq_unpacked_column_size: Any = None,
+        gptq_unpacked_column_size: None = None,
         quantization_config: None = None,
         **options: Unpack[KernelOptions],
     ) -> None:

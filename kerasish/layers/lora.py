@@ -139,7 +139,7 @@ class LowRankLayer(Layer):
         first, second = (getattr(self, f"lora_{self.adapted}_{part}") for part in "ab")
         return ops.cast(first, dtype), ops.cast(second, dtype)
 
-    def merged(self) -> Any:
+    def merged(self) -> AnyTensor:
         """Return what the layer computes with: the weight, plus the product where LoRA is on."""
         weight = self.adapted_weight
         if not self.lora_enabled:

@@ -282,7 +282,7 @@ class Optimizer(OptimizerState):
         gradient: Tensor,
         slots: list[Tensor],
         scalars: tuple[Tensor, Any],
-        decay: Any = None,
+        decay: Structure = None,
     ) -> tuple[Tensor, ...]:
         """Return the new value and slots of one variable; pure.
 

@@ -184,7 +184,7 @@ class OptimizerState(Watched):
         initializer: InitializerLike = "zeros",
         dtype: str | None = None,
         aggregation: str = "none",
-        layout: Any = None,
+        layout: object = None,
         name: str | None = None,
     ) -> Variable:
         """Return a new variable of the optimizer."""

@@ -66,7 +66,7 @@ class Variable(Holder):
         aggregation: str = "none",
         synchronization: str = "auto",
         name: str | None = None,
-        layout: Any = None,
+        layout: object = None,
         **kwargs: Any,
     ) -> None:
         if kwargs:
@@ -117,7 +117,7 @@ class Variable(Holder):
         self._current = leaf
         self.in_buffer = False
 
-    def use_buffer(self, make: Any) -> None:
+    def use_buffer(self, make: Callable[..., Any]) -> None:
         """Give the variable a buffer, made by `make(variable)`, if it has none."""
         if self.buffer is None:
             self.buffer = make(self)

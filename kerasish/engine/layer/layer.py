@@ -129,7 +129,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, WeightsMixin):
         super().__init_subclass__(**kwargs)
         build, call = _written_for(cls, "build"), _written_for(cls, "call")
         if build is not None and not hasattr(build, "builds_once"):
-            cls.build = _wrap_build(build)  # type: ignore[method-assign]
+            type.__setattr__(cls, "build", _wrap_build(build))
         if call is not None:
             cls.call_parts = read_call(call)
 

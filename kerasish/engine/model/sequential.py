@@ -18,6 +18,7 @@ from kerasish.typing import AnyTensor, Shape, Structure
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from kerasish.engine.functional.functional import Graph
     from kerasish.engine.layer.layer import SomeLayer
 
 
@@ -201,7 +202,7 @@ class Sequential(Model):
         return list(self._stack)
 
     @property
-    def layer_graph(self) -> Any:  # type: ignore[override]
+    def layer_graph(self) -> Graph | None:  # type: ignore[override]
         functional = self._functional
         return None if functional is None else functional.layer_graph
 

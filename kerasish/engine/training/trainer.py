@@ -58,7 +58,9 @@ class Trainer(Layer):
     initial_epoch = 0
 
     optimizer: Optimizer = _of_program("optimizer", "The optimizer; None before `compile`.")
-    loss: Structure = _of_program("loss", "The loss that `compile` was given.")
+    loss: LossLike | Sequence[Any] | Mapping[str, Any] | None = _of_program(
+        "loss", "The loss that `compile` was given."
+    )
     run_eagerly: bool = _of_program("run_eagerly", "Whether steps run op by op.")
     jit_compile: bool | str = _of_program("jit_compile", "The argument of `compile`.")
     steps_per_execution: int = _of_program("steps_per_execution", "Batches per call of callbacks.")
