@@ -188,7 +188,9 @@ def serialize(activation: Callable[..., Any]) -> str:
     return serialize_keras_object(activation)
 
 
-def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(
+    config: Config | str, custom_objects: Mapping[str, Any] | None = None
+) -> Callable[..., Any]:
     """Return the activation function that `serialize` was given.
 
     Args:

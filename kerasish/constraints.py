@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
-from kerasish.typing import Array, Axis, Config, ConstraintLike, TensorLike
+from kerasish.typing import Array, Axis, Config, ConstraintLike, Structure, TensorLike
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ class Constraint(Watched):
         [0.5, 1.0]
     """
 
-    def __call__(self, w: Tensor) -> Tensor:
+    def __call__(self, w: TensorLike) -> TensorLike:
         """Return the weight to keep instead of w."""
         return w
 
@@ -159,7 +159,7 @@ add_builtins(
 )  # fmt: skip
 
 
-def get(identifier: ConstraintLike | None) -> Constraint:
+def get(identifier: ConstraintLike | None) -> Structure:
     """Return the constraint for a name, a config, a class or a function; None stays None.
 
     Args:
@@ -188,7 +188,7 @@ def serialize(constraint: ConstraintLike) -> dict[str, Any]:
     return serialize_keras_object(constraint)
 
 
-def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Constraint:
+def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the constraint that `serialize` was given.
 
     Args:

@@ -56,7 +56,7 @@ _block: contextvars.ContextVar[Device | None] = contextvars.ContextVar("device",
 _guard = threading.Lock()
 
 
-def parse(name: str) -> Device:
+def parse(name: str | Device) -> Device:
     """Return the device called `name`: "cpu", "gpu", "gpu:1" ("cuda:1" is the same), or a Device.
 
     Raises:
@@ -99,7 +99,7 @@ def set_device(name: str) -> None:
 
 
 @contextmanager
-def device(device_name: Any) -> Iterator[Device]:
+def device(device_name: str | Device) -> Iterator[Device]:
     """Make `device_name` the current device inside the `with` block, in this thread.
 
     Args:
@@ -286,7 +286,7 @@ def adopt(array: Array) -> Array:
     return cupy.from_dlpack(array) if by_dlpack else cupy.asarray(array)
 
 
-def set_memory_limit(limit: Any, name: str | None = None) -> None:
+def set_memory_limit(limit: float | None, name: str | None = None) -> None:
     """Let tensors take at most `limit` of a GPU's memory: bytes (int), or a fraction in (0, 1].
 
     Args:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, registry
 from kerasish.ops import dtypes
-from kerasish.typing import Config
+from kerasish.typing import Config, Structure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -56,7 +56,7 @@ class DTypePolicy:
         """How weights are quantized: "int8", "int4", "float8", "gptq" or "awq"; None: not."""
         return None
 
-    def convert_input(self, x: Any, autocast: bool, dtype: str) -> Any:
+    def convert_input(self, x: Structure, autocast: bool, dtype: str) -> Structure:
         """Return x in `dtype` if it is a floating tensor and `autocast` holds."""
         own = getattr(x, "dtype", None)
         if autocast and own is not None and dtypes.is_float(str(own)) and own != dtype:
@@ -277,7 +277,11 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
         ('bfloat16', 'float32')
     """
 
-    def __init__(self, default_policy: Any = None, policy_map: Any = None) -> None:
+    def __init__(
+        self,
+        default_policy: DTypePolicy | str | None = None,
+        policy_map: Mapping[str, Any] | None = None,
+    ) -> None:
         self.default_policy = get(default_policy)
         super().__init__(self.default_policy.name)
         if policy_map is not None and not isinstance(policy_map, Mapping):
@@ -371,7 +375,7 @@ def get(identifier: DTypePolicy | str | None) -> DTypePolicy:
     return DTypePolicy(dtypes.name_of(identifier))
 
 
-def serialize(dtype_policy: DTypePolicy) -> Any:
+def serialize(dtype_policy: DTypePolicy) -> Config:
     """Return the policy as what JSON can hold.
 
     Args:
@@ -384,7 +388,7 @@ def serialize(dtype_policy: DTypePolicy) -> Any:
     return registry.serialize_keras_object(dtype_policy)
 
 
-def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> DTypePolicy:
     """Return the policy that `serialize` was given.
 
     Args:

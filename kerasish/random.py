@@ -245,8 +245,8 @@ def randint(
 
 @function
 def categorical(
-    logits: Any, num_samples: int, dtype: DTypeLike = "int32", seed: SeedLike | None = None
-) -> Any:
+    logits: TensorLike, num_samples: int, dtype: DTypeLike = "int32", seed: SeedLike | None = None
+) -> Tensor:
     """Return, for each row of logits (n, classes), classes drawn by softmax(logits).
 
     Args:
@@ -345,11 +345,11 @@ def beta(
 
 def binomial(
     shape: ShapeLike,
-    counts: Any,
-    probabilities: Any,
+    counts: TensorLike,
+    probabilities: TensorLike,
     dtype: DTypeLike | None = None,
     seed: SeedLike | None = None,
-) -> Any:
+) -> Tensor:
     """Return how many of `counts` trials succeed, each with probability `probabilities`.
 
     Args:

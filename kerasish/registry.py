@@ -11,7 +11,7 @@ import threading
 import types
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -27,6 +27,8 @@ _PUBLIC: dict[Any, tuple[str, str]] = {}
 
 _custom: dict[str, Any] = {}
 _custom_names: dict[Any, str] = {}
+
+T = TypeVar("T")
 
 
 class _Local(threading.local):
@@ -59,7 +61,7 @@ def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
 
 def register_keras_serializable(
     package: str = "Custom", name: str | None = None
-) -> Callable[[Any], Any]:
+) -> Callable[[T], T]:
     """Return a decorator that lets files name a class or function as `package>name`.
 
     Args:
@@ -74,12 +76,12 @@ def register_keras_serializable(
         'doc>doubled'
     """
 
-    def register(value: type | Callable[..., Any]) -> type | Callable[..., Any]:
+    def register(value: T) -> T:
         if isinstance(value, type) and not hasattr(value, "get_config"):
             raise ValueError(
                 f"register_keras_serializable: {value.__name__} needs a get_config method."
             )
-        full = f"{package}>{name or value.__name__}"
+        full = f"{package}>{name or getattr(value, '__name__', '')}"
         _custom[full] = value
         _custom_names[value] = full
         return value
@@ -171,7 +173,7 @@ def _plain(value: object) -> Structure:
     return value
 
 
-def serialize_keras_object(obj: Structure) -> Any:
+def serialize_keras_object(obj: Structure) -> Structure:
     """Return `obj` as what JSON can hold, in Keras's layout.
 
     Args:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
-from kerasish.typing import Config, RegularizerLike, TensorLike
+from kerasish.typing import Config, RegularizerLike, Structure, TensorLike
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
@@ -167,7 +167,7 @@ add_builtins(
 )  # fmt: skip
 
 
-def get(identifier: RegularizerLike | None) -> Any:
+def get(identifier: RegularizerLike | None) -> Structure:
     """Return the regularizer for a name, a config, a class or a function; None stays None.
 
     Args:
@@ -196,7 +196,7 @@ def serialize(regularizer: RegularizerLike) -> dict[str, Any]:
     return serialize_keras_object(regularizer)
 
 
-def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Regularizer:
+def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the regularizer that `serialize` was given.
 
     Args:

@@ -106,7 +106,9 @@ def flatten_with_path(structure: Structure) -> list[tuple[tuple[Any, ...], Any]]
     ]
 
 
-def map_structure(func: Callable[..., Any], *structures: Any, none_is_leaf: bool = True) -> Any:
+def map_structure(
+    func: Callable[..., Any], *structures: Any, none_is_leaf: bool = True
+) -> Structure:
     """Return the structure of `func(leaf, ...)` over the leaves of equally built structures.
 
     Args:
@@ -273,7 +275,7 @@ def _is_integer(x: Shape) -> bool:
     return hasattr(x, "__index__") and not hasattr(x, "__len__") and not hasattr(x, "__array__")
 
 
-def assert_same_structure(a: Structure, b: Structure, check_types: Any = None) -> None:
+def assert_same_structure(a: Structure, b: Structure, check_types: bool | None = None) -> None:
     """Raise ValueError unless `a` and `b` are built alike, naming the place where they differ.
 
     Dicts of any kind are alike; a list, a tuple, a deque and a named tuple are not.

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     import numpy as np
 
+    from kerasish.callbacks.callback import Callback
     from kerasish.constraints import Constraint
     from kerasish.dtype_policies import DTypePolicy
     from kerasish.engine.layer.operation import KerasTensor
@@ -120,5 +121,7 @@ PathLike: TypeAlias = "str | os.PathLike[str]"
 
 # --- training ----------------------------------------------------------------------------------
 
+# A callback of any class: an object with some of the methods of `kerasish.callbacks.Callback`.
+CallbackLike: TypeAlias = "Callback | object"
 # What callbacks get: the metrics by name.
 Logs: TypeAlias = dict[str, Any]

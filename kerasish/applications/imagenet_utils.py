@@ -11,7 +11,7 @@ import numpy as np
 
 from kerasish import config, ops
 from kerasish.datasets.download import get_file
-from kerasish.typing import TensorLike
+from kerasish.typing import Array, TensorLike
 
 _CLASS_NAMES = (
     "https://storage.googleapis.com/download.tensorflow.org/data/imagenet_class_index.json"
@@ -32,7 +32,7 @@ _EFFECTS = {
 }
 
 
-def preprocess_input(x: TensorLike, data_format: str | None = None, mode: str = "caffe") -> Any:
+def preprocess_input(x: TensorLike, data_format: str | None = None, mode: str = "caffe") -> Array:
     """Return images of 0 to 255 scaled as a network expects them.
 
     Args:
@@ -89,7 +89,7 @@ def scaling(mode: str) -> Callable[..., Any]:
         3.0
     """
 
-    def preprocess_input(x: TensorLike, data_format: str | None = None) -> Any:
+    def preprocess_input(x: TensorLike, data_format: str | None = None) -> Array:
         if mode == "none":
             return x
         return _scale(x, data_format=data_format, mode=mode)

@@ -17,7 +17,7 @@ from kerasish.applications.network import (
 )
 from kerasish.engine import Model
 from kerasish.layers import Dropout, GlobalAveragePooling2D, ReLU, Reshape, ZeroPadding2D
-from kerasish.typing import ActivationLike, PathLike
+from kerasish.typing import ActivationLike, AnyTensor, PathLike
 
 # Table 1: filters and stride of each pair of convolutions.
 _PAIRS = (
@@ -37,7 +37,7 @@ def _mobilenet(
     dropout: float = 1e-3,
     include_top: bool = True,
     weights: PathLike | None = "imagenet",
-    input_tensor: Any = None,
+    input_tensor: AnyTensor | None = None,
     pooling: str | None = None,
     classes: int = 1000,
     classifier_activation: ActivationLike | None = "softmax",

@@ -19,7 +19,7 @@ from kerasish.applications.network import (
 )
 from kerasish.engine import Model
 from kerasish.layers import Add, ReLU
-from kerasish.typing import ActivationLike, PathLike
+from kerasish.typing import ActivationLike, AnyTensor, PathLike
 
 # Table 2: expansion, filters, blocks, stride of the first block.
 _STAGES = (
@@ -39,7 +39,7 @@ def _mobilenet_v2(
     alpha: float = 1.0,
     include_top: bool = True,
     weights: PathLike | None = "imagenet",
-    input_tensor: Any = None,
+    input_tensor: AnyTensor | None = None,
     pooling: str | None = None,
     classes: int = 1000,
     classifier_activation: ActivationLike | None = "softmax",

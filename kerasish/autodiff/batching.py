@@ -139,7 +139,9 @@ class _ReadOnly(Scope):
         raise NotBatchedError(f"variable {variable.path!r} is assigned for each example")
 
 
-def vmap(function: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
+def vmap(
+    function: Callable[..., Any], in_axes: Structure = 0, out_axes: Structure = 0
+) -> Callable[..., Any]:
     """Return `function` mapped over an axis of its arguments, each op done for all at once.
 
     Inside, a tensor has the shape that it has for one example. Derivatives of any order may be

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import Any
 
 from kerasish import ops, tree
@@ -15,6 +16,7 @@ from kerasish.tensor import (
     no_gradient,
     recording,
 )
+from kerasish.typing import Structure
 
 
 class GradientTape:
@@ -62,7 +64,7 @@ class GradientTape:
             recording.depth -= 1
             self._open = False
 
-    def watch(self, tensor: Any) -> None:
+    def watch(self, tensor: Structure) -> None:
         """Let `gradient` differentiate by `tensor` (or by each one of a structure of them)."""
         for t in tree.flatten(tensor):
             if isinstance(t, Variable):
@@ -80,7 +82,7 @@ class GradientTape:
         owners = [k.owner() for k in self._watched if isinstance(k, Key)]
         return [o for o in owners if isinstance(o, Variable)]
 
-    def stop_recording(self) -> Any:
+    def stop_recording(self) -> AbstractContextManager[None]:
         """Return a context in which nothing is recorded."""
         return no_gradient()
 
@@ -91,11 +93,11 @@ class GradientTape:
 
     def gradient(
         self,
-        target: Any,
-        sources: Any,
-        output_gradients: Any = None,
+        target: Structure,
+        sources: Structure,
+        output_gradients: Structure = None,
         unconnected_gradients: str = "none",
-    ) -> Any:
+    ) -> Structure:
         """Return the derivatives of the sum of `target` by `sources`, in the structure of these.
 
         Args:

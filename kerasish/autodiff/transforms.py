@@ -23,6 +23,7 @@ from kerasish.tensor import (
     recording,
     wrap,
 )
+from kerasish.typing import Structure
 
 
 def _as_leaf(x: Any) -> Any:
@@ -58,7 +59,7 @@ def value_and_grad(
     function: Callable[..., Any],
     argnums: int | Sequence[int] | None = 0,
     has_aux: bool = False,
-    variables: Any = None,
+    variables: Sequence[Variable] | None = None,
 ) -> Callable[..., Any]:
     """Return a function giving (f(...), derivatives of its one-number result).
 
@@ -122,7 +123,7 @@ def grad(
     function: Callable[..., Any],
     argnums: int | Sequence[int] | None = 0,
     has_aux: bool = False,
-    variables: Any = None,
+    variables: Sequence[Variable] | None = None,
 ) -> Callable[..., Any]:
     """Return a function giving the derivatives of `function`; see `value_and_grad`.
 
@@ -198,7 +199,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Sequence[Any]) -> list[Any]:
+def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Structure) -> list[Any]:
     """Return, for each input, the derivative of sum(function(*inputs) * g).
 
     Serves as the gradient of an op that is defined by a composition:
@@ -223,7 +224,9 @@ def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Sequence[Any]) -
     return [result.get(n) for n in names]
 
 
-def jvp(fun: Callable[..., Any], primals: Any, tangents: Any, has_aux: bool = False) -> Any:
+def jvp(
+    fun: Callable[..., Any], primals: Structure, tangents: Structure, has_aux: bool = False
+) -> Structure:
     """Return (fun(*primals), the directional derivative along `tangents`), by reverse on reverse.
 
     Args:

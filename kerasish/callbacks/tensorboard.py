@@ -65,7 +65,7 @@ class TensorBoard(Callback):
         write_graph: bool = True,
         write_images: bool = False,
         write_steps_per_second: bool = False,
-        update_freq: Any = "epoch",
+        update_freq: int | str = "epoch",
         profile_batch: int | Sequence[int] | str | None = 0,
         embeddings_freq: int = 0,
         embeddings_metadata: dict[str, Any] | None = None,
@@ -140,7 +140,7 @@ class TensorBoard(Callback):
 
     def on_train_batch_end(self, batch: int, logs: Logs | None = None) -> None:
         self._batches += 1
-        if (self._batches - 1) % self.update_freq:
+        if (self._batches - 1) % int(self.update_freq):
             return
         writer = self._writer("train")
         for name, value in (logs or {}).items():

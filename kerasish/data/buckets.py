@@ -35,10 +35,10 @@ class Buckets(PyDataset):
     def __init__(
         self,
         sequences: Sequence[Any],
-        targets: Any,
+        targets: Array,
         boundaries: list[int],
         batch_size: list[int],
-        sample_weight: Any,
+        sample_weight: Array,
         **options: Any,
     ) -> None:
         super().__init__()
@@ -120,14 +120,14 @@ class Buckets(PyDataset):
         longest = int(self._kept[self._batches[index]].max())
         return self.boundaries[int(np.searchsorted(self.boundaries, longest))]
 
-    def positions(self, index: int | None = None) -> Any:
+    def positions(self, index: int | None = None) -> Array:
         """Return the indices of the sequences in a batch; None: in all batches, in order.
 
         The rows of `predict(dataset)` belong to the sequences `dataset.positions()`.
         """
         return np.concatenate(self._batches) if index is None else self._batches[index].copy()
 
-    def in_order(self, results: Any) -> Any:
+    def in_order(self, results: Array) -> Array:
         """Return rows that came in the order of the batches, such as `predict`'s, in that of the
         sequences; to be called before the next epoch is drawn, or with shuffle=False.
         """
@@ -160,10 +160,10 @@ def _dtype_of(sequences: Sequence[Any]) -> str:
 
 def bucket_by_length(
     sequences: Sequence[Any],
-    targets: Any = None,
+    targets: Array = None,
     boundaries: int | Sequence[int] = 8,
     batch_size: int | Sequence[int] = 32,
-    sample_weight: Any = None,
+    sample_weight: Array = None,
     *,
     padding: str = "post",
     value: int = 0,

@@ -248,11 +248,11 @@ class ElementVerbs(Pipeline):
 
     # --- results ----------------------------------------------------------------------------------
 
-    def apply(self, transformation_func: Callable[[Self], Any]) -> Any:
+    def apply(self, transformation_func: Callable[[Self], Any]) -> Structure:
         """Return what a function makes of this data set."""
         return transformation_func(self)
 
-    def reduce(self, initial_state: Structure, reduce_func: Callable[..., Any]) -> Any:
+    def reduce(self, initial_state: Structure, reduce_func: Callable[..., Any]) -> Structure:
         """Return what is left after `state = reduce_func(state, element)` for all elements.
 
         Example:
@@ -266,7 +266,7 @@ class ElementVerbs(Pipeline):
                 state = reduce_func(state, element)
         return state
 
-    def get_single_element(self) -> Any:
+    def get_single_element(self) -> Structure:
         """Return the only element.
 
         Raises:

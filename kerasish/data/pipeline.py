@@ -21,6 +21,7 @@ from kerasish.data.node import (
 )
 from kerasish.engine.data import DataSource
 from kerasish.overriding import Closing
+from kerasish.typing import Structure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -242,7 +243,7 @@ class Pipeline(DataSource):
         return True  # a length of 0 does not make it false, as in tf.data
 
     @property
-    def element_spec(self) -> Any:
+    def element_spec(self) -> Structure:
         """The structure of the elements, a `TensorSpec` in place of each array.
 
         After `map` and from a generator without a signature the first element is read for it.

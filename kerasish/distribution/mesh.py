@@ -31,7 +31,7 @@ class DeviceMesh:
     """
 
     def __init__(
-        self, shape: Sequence[int], axis_names: Sequence[str], devices: Any = None
+        self, shape: Sequence[int], axis_names: Sequence[str], devices: Array = None
     ) -> None:
         if not shape or not axis_names:
             raise ValueError(

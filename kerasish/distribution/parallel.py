@@ -10,6 +10,7 @@ from kerasish.distribution.mesh import DeviceMesh, LayoutMap, TensorLayout
 from kerasish.distribution.setup import list_devices
 from kerasish.ranks import Sharding, current_group, current_sharding, set_sharding
 from kerasish.tensor import Variable
+from kerasish.typing import AnyTensor, Structure, TensorLike
 
 _WHOLE = (
     "Arrays of the host belong to one process: tensors are not divided over processes, and no "
@@ -94,11 +95,11 @@ class Distribution:
         """Return the layout of a tensor inside the model; None: as it comes."""
         return None
 
-    def distribute_dataset(self, dataset: Any) -> Any:
+    def distribute_dataset(self, dataset: Structure) -> Structure:
         """Return the data set: `fit` takes each rank's rows from whole batches by itself."""
         return dataset
 
-    def distribute_tf_dataset(self, dataset: Any) -> Any:
+    def distribute_tf_dataset(self, dataset: Structure) -> Structure:
         """Return the data set; see `distribute_dataset`."""
         return dataset
 
@@ -320,7 +321,7 @@ def set_distribution(value: Distribution | None) -> None:
     set_sharding(sharding)
 
 
-def distribute_tensor(tensor: Any, layout: TensorLayout) -> Any:
+def distribute_tensor(tensor: TensorLike, layout: TensorLayout) -> AnyTensor:
     """Return a tensor in another layout: the tensor itself, where the layout divides nothing.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasish.initializers.constants import STFT as STFT
@@ -23,7 +23,7 @@ from kerasish.initializers.scaling import LecunNormal as LecunNormal
 from kerasish.initializers.scaling import LecunUniform as LecunUniform
 from kerasish.initializers.scaling import VarianceScaling as VarianceScaling
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
-from kerasish.typing import Config, InitializerLike
+from kerasish.typing import Config, InitializerLike, Structure
 
 IdentityInitializer = identity = Identity
 OrthogonalInitializer = orthogonal = Orthogonal
@@ -56,7 +56,7 @@ add_builtins("keras.initializers", {c.__name__: c for c in _CLASSES})
 add_builtins("keras.initializers", _ALIASES)
 
 
-def get(identifier: InitializerLike | None) -> Any:
+def get(identifier: InitializerLike | None) -> Structure:
     """Return the initializer for a name, a config, a class, an array or a function.
 
     Args:
@@ -87,7 +87,7 @@ def serialize(initializer: InitializerLike) -> dict[str, Any]:
     return serialize_keras_object(initializer)
 
 
-def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Initializer:
+def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the initializer that `serialize` was given.
 
     Args:

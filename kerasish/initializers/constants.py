@@ -117,7 +117,7 @@ class STFT(Initializer):
     def __init__(
         self,
         side: str = "real",
-        window: Any = "hann",
+        window: str | Array = "hann",
         scaling: str | None = "density",
         periodic: bool = False,
     ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish.signatures import any_arguments
-from kerasish.typing import DTypeLike, ShapeLike
+from kerasish.typing import DTypeLike, Shape
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -23,7 +23,7 @@ class Initializer:
     """
 
     @any_arguments
-    def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Any:
+    def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Any:
         """Return an array or tensor of this shape."""
         raise NotImplementedError(f"{type(self).__name__} must write __call__(shape, dtype).")
 

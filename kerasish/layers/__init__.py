@@ -178,7 +178,11 @@ from kerasish.layers.transposed import Conv3DTranspose as Conv3DTranspose
 from kerasish.layers.transposed import Conv3DTranspose as Convolution3DTranspose
 from kerasish.layers.wrappers import TimeDistributed as TimeDistributed
 from kerasish.layers.wrappers import Wrapper as Wrapper
+from kerasish.typing import Config
 from kerasish.unsupported import explain
+
+if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import SomeLayer
 
 registry.add_builtins(
     "keras.layers",
@@ -190,7 +194,7 @@ if not TYPE_CHECKING:  # checkers report names that are not there
     __getattr__ = explain(__name__)
 
 
-def serialize(layer: Layer) -> dict[str, Any] | str:
+def serialize(layer: Layer) -> Config:
     """Return a layer as what JSON can hold.
 
     Args:
@@ -204,7 +208,7 @@ def serialize(layer: Layer) -> dict[str, Any] | str:
     return registry.serialize_keras_object(layer)
 
 
-def deserialize(config: dict[str, Any], custom_objects: dict[str, Any] | None = None) -> Any:
+def deserialize(config: Config | str, custom_objects: dict[str, Any] | None = None) -> "SomeLayer":
     """Return the layer that `serialize` was given.
 
     Args:

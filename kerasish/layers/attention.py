@@ -20,6 +20,7 @@ from kerasish.typing import (
     ActivationLike,
     AnyTensor,
     Shape,
+    ShapeLike,
     Structure,
 )
 
@@ -78,7 +79,7 @@ class MultiHeadAttention(KernelLayer):
         value_dim: int | None = None,
         dropout: float = 0.0,
         use_bias: bool = True,
-        output_shape: Any = None,
+        output_shape: ShapeLike | None = None,
         attention_axes: int | None = None,
         sliding_window: int | None = None,
         flash_attention: bool | None = None,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,10 +30,13 @@ from kerasish.tensor import SparseTensor
 from kerasish.typing import (
     ActivationLike,
     AnyTensor,
+    Array,
     ConstraintLike,
     InitializerLike,
     RegularizerLike,
     Shape,
+    ShapeLike,
+    Structure,
     TensorLike,
 )
 
@@ -83,7 +86,7 @@ class Dense(QuantizedKernelLayer, LowRankKernel, KernelLayer):
         *,
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
-        quantization_config: Any = None,
+        quantization_config: None = None,
         **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(**options)
@@ -192,10 +195,10 @@ class Embedding(QuantizedEmbeddingLayer):
         embeddings_regularizer: RegularizerLike | None = None,
         embeddings_constraint: ConstraintLike | None = None,
         mask_zero: bool = False,
-        weights: Any = None,
+        weights: Sequence[Array] | Array | None = None,
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
-        quantization_config: Any = None,
+        quantization_config: None = None,
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         length = kwargs.pop("input_length", None)
@@ -220,7 +223,7 @@ class Embedding(QuantizedEmbeddingLayer):
             self.set_weights(weights if isinstance(weights, (list, tuple)) else [weights])
 
     @property
-    def embeddings(self) -> Any:
+    def embeddings(self) -> AnyTensor:
         """The table (input_dim, output_dim); with LoRA the sum that the layer computes with."""
         return self.merged()
 
@@ -252,7 +255,7 @@ class Embedding(QuantizedEmbeddingLayer):
             rows = self.adapt(rows, lambda first: ops.take(first, inputs, axis=0))
         return rows
 
-    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> AnyTensor | None:
         """Return x != 0 with `mask_zero`, and where the input's mask is true, if it has one."""
         if not self.mask_zero:
             return mask
@@ -283,7 +286,7 @@ class Lambda(Layer):
     def __init__(
         self,
         function: Callable[..., Any],
-        output_shape: Any = None,
+        output_shape: ShapeLike | Callable[..., Any] | None = None,
         mask: AnyTensor | None = None,
         arguments: dict[str, Any] | None = None,
         **kwargs: Unpack[LayerOptions],
@@ -305,7 +308,7 @@ class Lambda(Layer):
             options["training"] = training
         return self.function(inputs, **options)
 
-    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Structure:
         """Return the mask given, or what the mask function returns."""
         return self.mask(inputs, mask) if callable(self.mask) else self.mask
 
@@ -393,6 +396,6 @@ class Identity(Layer):
         super().__init__(**kwargs)
         self.supports_masking = True
 
-    def call(self, inputs: TensorLike) -> Any:
+    def call(self, inputs: TensorLike) -> Structure:
         """Return the input."""
         return inputs

@@ -68,8 +68,8 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
         *,
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
-        gptq_unpacked_column_size: Any = None,
-        quantization_config: Any = None,
+        gptq_unpacked_column_size: None = None,
+        quantization_config: None = None,
         **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(**options)

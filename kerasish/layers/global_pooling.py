@@ -83,9 +83,9 @@ class GlobalAveragePooling1D(BaseGlobalPooling):
         total = ops.sum(ops.multiply(inputs, counted), axis=self._axes, keepdims=self.keepdims)
         return ops.divide(total, ops.sum(counted, axis=self._axes, keepdims=self.keepdims))
 
-    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> None:
         """Return None: no steps are left."""
-        return None
+        return
 
 
 class GlobalAveragePooling2D(_GlobalAverage):

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import initializers, ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.weights import loaded_by_number
 from kerasish.tensor import to_numpy
-from kerasish.typing import InitializerLike
+from kerasish.typing import AnyTensor, InitializerLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor, Variable
@@ -144,7 +144,7 @@ class LowRankLayer(Layer):
         first, second = (getattr(self, f"lora_{self.adapted}_{part}") for part in "ab")
         return ops.cast(first, dtype), ops.cast(second, dtype)
 
-    def merged(self) -> Any:
+    def merged(self) -> AnyTensor:
         """Return what the layer computes with: the weight, plus the product where LoRA is on."""
         weight = self.adapted_weight
         if not self.lora_enabled:
@@ -176,7 +176,7 @@ class LowRankLayer(Layer):
             store[str(i)] = to_numpy(self.merged() if v is self.adapted_weight else v)
 
     @loaded_by_number(unless="lora_enabled")
-    def load_own_variables(self, store: Any) -> None:
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Set the variables from `store`; LoRA starts at a product of zero again."""
         if not self.lora_enabled:
             super().load_own_variables(store)
@@ -206,7 +206,7 @@ class LowRankKernel(LowRankLayer):
     """A layer whose adapted weight is its kernel."""
 
     @property
-    def kernel(self) -> Any:
+    def kernel(self) -> AnyTensor:
         """The kernel; with LoRA the sum that the layer computes with."""
         return self.merged()
 

@@ -249,7 +249,7 @@ class Concatenate(_Merge):
         """Join."""
         return ops.concatenate(list(inputs), axis=self.axis)
 
-    def compute_mask(self, inputs: Any, mask: Structure = None) -> Tensor | None:
+    def compute_mask(self, inputs: Structure, mask: Structure = None) -> Tensor | None:
         """Return the masks joined likewise."""
         if mask is None:
             return None
@@ -318,12 +318,12 @@ class Dot(_Merge):
         shape = (n, *(x.shape[i] for i in left), *(y.shape[i] for i in right))
         return ops.reshape(product, shape if len(shape) > 1 else (n, 1))
 
-    def compute_mask(self, inputs: Sequence[Tensor], mask: AnyTensor | None = None) -> Any:
+    def compute_mask(self, inputs: Sequence[Tensor], mask: AnyTensor | None = None) -> None:
         """Return None: a sum over an axis has no padding left."""
-        return None
+        return
 
 
-def add(inputs: Tensor, **kwargs: Any) -> Any:
+def add(inputs: Sequence[AnyTensor], **kwargs: Any) -> Tensor:
     """Return the sum of the inputs.
 
     Args:
@@ -336,7 +336,7 @@ def add(inputs: Tensor, **kwargs: Any) -> Any:
     return Add(**kwargs)(inputs)
 
 
-def subtract(inputs: Tensor, **kwargs: Any) -> Any:
+def subtract(inputs: Sequence[AnyTensor], **kwargs: Any) -> Tensor:
     """Return the first input less the second.
 
     Args:
@@ -349,7 +349,7 @@ def subtract(inputs: Tensor, **kwargs: Any) -> Any:
     return Subtract(**kwargs)(inputs)
 
 
-def multiply(inputs: Tensor, **kwargs: Any) -> Any:
+def multiply(inputs: Sequence[AnyTensor], **kwargs: Any) -> Tensor:
     """Return the product of the inputs.
 
     Args:
@@ -362,7 +362,7 @@ def multiply(inputs: Tensor, **kwargs: Any) -> Any:
     return Multiply(**kwargs)(inputs)
 
 
-def average(inputs: Tensor, **kwargs: Any) -> Tensor:
+def average(inputs: Sequence[AnyTensor], **kwargs: Any) -> Tensor:
     """Return the mean of the inputs.
 
     Args:
@@ -375,7 +375,7 @@ def average(inputs: Tensor, **kwargs: Any) -> Tensor:
     return Average(**kwargs)(inputs)
 
 
-def maximum(inputs: Sequence[AnyTensor], **kwargs: Any) -> Any:
+def maximum(inputs: Sequence[AnyTensor], **kwargs: Any) -> Tensor:
     """Return the largest of the inputs.
 
     Args:
@@ -388,7 +388,7 @@ def maximum(inputs: Sequence[AnyTensor], **kwargs: Any) -> Any:
     return Maximum(**kwargs)(inputs)
 
 
-def minimum(inputs: Tensor, **kwargs: Any) -> Any:
+def minimum(inputs: Sequence[AnyTensor], **kwargs: Any) -> Tensor:
     """Return the smallest of the inputs.
 
     Args:
@@ -401,7 +401,7 @@ def minimum(inputs: Tensor, **kwargs: Any) -> Any:
     return Minimum(**kwargs)(inputs)
 
 
-def concatenate(inputs: Sequence[Tensor], axis: int = -1, **kwargs: Any) -> Tensor:
+def concatenate(inputs: Sequence[AnyTensor], axis: int = -1, **kwargs: Any) -> Tensor:
     """Return the inputs side by side along an axis.
 
     Args:
@@ -415,7 +415,7 @@ def concatenate(inputs: Sequence[Tensor], axis: int = -1, **kwargs: Any) -> Tens
     return Concatenate(axis, **kwargs)(inputs)
 
 
-def dot(inputs: Tensor, axes: Axis = -1, **kwargs: Any) -> Tensor:
+def dot(inputs: Sequence[AnyTensor], axes: Axis = -1, **kwargs: Any) -> Tensor:
     """Return sums of products over an axis of each of two inputs.
 
     Args:

@@ -276,7 +276,7 @@ class AlphaDropout(_RandomLayer):
     def __init__(
         self,
         rate: float,
-        noise_shape: Any = None,
+        noise_shape: Sequence[int | None] | None = None,
         seed: int | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:

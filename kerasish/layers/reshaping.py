@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import config, ops
 from kerasish.engine.layer.input_spec import InputSpec
@@ -76,7 +76,7 @@ class Reshape(Layer):
                 f"-1; got {self.target_shape}."
             )
 
-    def compute_output_spec(self, inputs: Tensor) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> KerasTensor:
         """Return a symbolic tensor of the result's shape."""
         if -1 in self.target_shape or None not in inputs.shape[1:]:
             return super().compute_output_spec(inputs)

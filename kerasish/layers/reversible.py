@@ -13,7 +13,15 @@ from kerasish.layers.quantized_einsum import rounded
 from kerasish.quantizers.configs import QuantizationConfig
 from kerasish.signatures import Unpack
 from kerasish.tensor import to_numpy
-from kerasish.typing import AnyTensor, ConstraintLike, InitializerLike, RegularizerLike, Shape
+from kerasish.typing import (
+    AnyTensor,
+    ConstraintLike,
+    DTypeLike,
+    InitializerLike,
+    RegularizerLike,
+    Shape,
+    Structure,
+)
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -57,7 +65,7 @@ class ReversibleEmbedding(Embedding):
         embeddings_regularizer: RegularizerLike | None = None,
         embeddings_constraint: ConstraintLike | None = None,
         mask_zero: bool = False,
-        reverse_dtype: Any = None,
+        reverse_dtype: DTypeLike | None = None,
         logit_soft_cap: float | None = None,
         **kwargs: Unpack[NamedOptions],
     ) -> None:
@@ -146,7 +154,7 @@ class ReversibleEmbedding(Embedding):
             rows = super().call(inputs)
             mask = Embedding.compute_mask(self, inputs)
             if mask is not None:
-                rows._keras_mask = mask
+                rows._keras_mask = mask  # type: ignore[assignment]
             return rows
         dtype = self.reverse_dtype or self.compute_dtype
         x = ops.cast(inputs, dtype)
@@ -158,6 +166,6 @@ class ReversibleEmbedding(Embedding):
             return scores
         return ops.tanh(scores / self.logit_soft_cap) * self.logit_soft_cap
 
-    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Structure:
         """Return None: the rows carry their mask already."""
         return None

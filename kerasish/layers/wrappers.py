@@ -13,6 +13,7 @@ from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, Shape
 
 if TYPE_CHECKING:
+    from kerasish.engine.layer.layer import SomeLayer
     from kerasish.tensor import Tensor
 
 
@@ -32,7 +33,7 @@ class Wrapper(Layer):
         super().__init__(**kwargs)
         if not isinstance(layer, Layer):
             raise ValueError(f"{self.display_name()}: expected a layer, got {layer!r}.")
-        self.layer = layer
+        self.layer: SomeLayer = layer  # type: ignore[assignment]
 
     def build(self, input_shape: Shape | None = None) -> None:
         """Build the layer held."""

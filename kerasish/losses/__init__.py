@@ -66,7 +66,7 @@ from kerasish.losses.regression import (
 )
 from kerasish.losses.sampled import candidates as candidates
 from kerasish.losses.sampled import sampled_softmax as sampled_softmax
-from kerasish.typing import Config, LossLike
+from kerasish.typing import Config, LossLike, Structure
 
 _CLASSES = (
     Loss, LossFunction, BinaryCrossentropy, CategoricalCrossentropy,
@@ -118,9 +118,7 @@ def serialize(loss: LossLike) -> dict[str, Any]:
     return registry.serialize_keras_object(loss)
 
 
-def deserialize(
-    name: Config | str, custom_objects: Mapping[str, Any] | None = None
-) -> Loss | Callable[..., Any]:
+def deserialize(name: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the loss for a name or for what `serialize` returned.
 
     Args:
@@ -140,7 +138,7 @@ def deserialize(
     )
 
 
-def get(identifier: LossLike | None) -> Any:
+def get(identifier: LossLike | None) -> Structure:
     """Return the loss for a name, config, class or function; None for None.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.errors import ShapeError
@@ -19,8 +19,8 @@ _NEVER = -1e30  # stands for the logarithm of 0 and keeps gradients finite
 def circle(
     y_true: TensorLike,
     y_pred: TensorLike,
-    ref_labels: Any = None,
-    ref_embeddings: Any = None,
+    ref_labels: TensorLike | None = None,
+    ref_embeddings: TensorLike | None = None,
     remove_diagonal: bool = True,
     gamma: float = 80,
     margin: float = 0.4,

@@ -54,7 +54,7 @@ class Loss(Watched):
         return self._dtype
 
     @any_arguments
-    def call(self, y_true: TensorLike, y_pred: TensorLike) -> Any:
+    def call(self, y_true: Tensor, y_pred: Tensor) -> TensorLike:
         """Return the loss of each sample."""
         raise NotImplementedError(f"{type(self).__name__} defines no call(y_true, y_pred).")
 

@@ -87,7 +87,7 @@ from kerasish.metrics.regression import MeanSquaredLogarithmicError as MeanSquar
 from kerasish.metrics.regression import RootMeanSquaredError as RootMeanSquaredError
 from kerasish.metrics.scorer import SklearnScorer as SklearnScorer
 from kerasish.naming import to_snake_case
-from kerasish.typing import Config, MetricLike
+from kerasish.typing import Config, MetricLike, Structure
 
 if TYPE_CHECKING:
     from kerasish.losses.loss import Loss
@@ -145,7 +145,7 @@ def serialize(metric: MetricLike) -> dict[str, Any]:
     return registry.serialize_keras_object(metric)
 
 
-def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Loss | Metric:
+def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the metric for a name or for what `serialize` returned.
 
     Args:

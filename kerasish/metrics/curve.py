@@ -110,7 +110,7 @@ class AUC(_Curve):
             self._build(num_labels)
 
     @property
-    def thresholds(self) -> Any:
+    def thresholds(self) -> list[float]:
         """The thresholds, ascending, as a NumPy array."""
         return np.asarray(self._thresholds)
 

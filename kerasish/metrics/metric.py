@@ -11,7 +11,7 @@ from kerasish import ops, registry
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.tensor import Variable, name_scope
-from kerasish.typing import Array, DTypeLike, InitializerLike, ShapeLike
+from kerasish.typing import Array, DTypeLike, InitializerLike, ShapeLike, Structure
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
@@ -54,9 +54,13 @@ class Metric(Watched):
         return self._dtype
 
     def add_variable(
-        self, shape: Any, initializer: Any = "zeros", dtype: Any = None, aggregation: str = "sum",
+        self,
+        shape: ShapeLike,
+        initializer: InitializerLike = "zeros",
+        dtype: DTypeLike | None = None,
+        aggregation: str = "sum",
         name: str | None = None,
-    ) -> Variable:  # fmt: skip
+    ) -> Variable:
         """Return a new variable that `reset_state` puts back to zero (or its first value).
 
         Args:
@@ -65,9 +69,10 @@ class Metric(Watched):
                 "sum", or "stack", with `merge_shards`. In a shard it starts from 0.
         """
         dtype = dtypes.name_of(dtype or self._dtype)
+        sizes = (shape,) if isinstance(shape, int) else tuple(shape)
         with name_scope(str(self.name).replace("/", ">")):
             result = Variable(
-                _first(initializer, tuple(shape), dtype),
+                _first(initializer, sizes, dtype),
                 dtype=dtype,
                 trainable=False,
                 aggregation=aggregation,
@@ -101,7 +106,7 @@ class Metric(Watched):
         held = (v for k, v in vars(self).items() if k != "_first_values")
         return [x for v in held for x in _leaves(v) if isinstance(x, (Variable, Metric))]
 
-    def update_state(self, *args: Any, **kwargs: Any) -> Any:
+    def update_state(self, *args: Any, **kwargs: Any) -> None:
         """Take in a batch."""
         raise NotImplementedError(f"{type(self).__name__} defines no update_state().")
 
@@ -114,7 +119,7 @@ class Metric(Watched):
         """
         raise NotImplementedError(f"{type(self).__name__} defines no merge_shards().")
 
-    def result(self) -> Any:
+    def result(self) -> Structure:
         """Return the number (a tensor, or a dict of tensors) over all batches since the reset."""
         raise NotImplementedError(f"{type(self).__name__} defines no result().")
 

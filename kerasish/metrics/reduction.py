@@ -95,10 +95,11 @@ class Mean(Metric):
         self.total = self.add_variable((), name="total")
         self.count = self.add_variable((), name="count")
 
-    def update_state(self, values: Any, sample_weight: Any = None) -> None:
+    def update_state(self, values: TensorLike, sample_weight: TensorLike | None = None) -> None:
         """Take in the values of a batch."""
         if type(sample_weight) in (int, float) and not getattr(values, "shape", ()):
-            self._add(values, float(sample_weight), float(sample_weight))
+            weight = float(sample_weight)  # type: ignore[arg-type]
+            self._add(values, weight, weight)
             return
         values, weights = by_sample(values, sample_weight, self._dtype, ops.mean)
         if weights is None:

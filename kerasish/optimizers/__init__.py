@@ -26,7 +26,7 @@ from kerasish.optimizers.rmsprop import RMSprop as RMSprop
 from kerasish.optimizers.schedule_free_adamw import ScheduleFreeAdamW as ScheduleFreeAdamW
 from kerasish.optimizers.sgd import SGD as SGD
 from kerasish.registry import BUILTINS, add_builtins, get_by_name, serialize_keras_object
-from kerasish.typing import Config
+from kerasish.typing import Config, OptimizerLike, Structure
 
 _CLASSES = (
     Optimizer, SGD, RMSprop, Adagrad, Adadelta, Adam, AdamW, Adamax, Nadam, Ftrl, Lion, Lamb,
@@ -36,7 +36,7 @@ add_builtins("keras.optimizers", {c.__name__: c for c in _CLASSES})
 add_builtins("keras.optimizers", {c.__name__.lower(): c for c in _CLASSES})
 
 
-def get(identifier: Any) -> Any:
+def get(identifier: OptimizerLike | None) -> Structure:
     """Return the optimizer for a name, a config, a class or an object; None for None.
 
     Args:
@@ -73,7 +73,7 @@ def serialize(optimizer: Optimizer) -> dict[str, Any]:
     return serialize_keras_object(optimizer)
 
 
-def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Optimizer:
+def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the optimizer that `serialize` was given.
 
     Args:

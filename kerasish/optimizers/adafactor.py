@@ -9,6 +9,7 @@ from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 
 class Adafactor(Optimizer):
@@ -67,13 +68,13 @@ class Adafactor(Optimizer):
                 ]
             slots.extend([*results, self.add_variable_from_reference(variable, "velocity")])
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         t = self._step(dtype)
         learning_rate = ops.minimum(learning_rate, ops.rsqrt(t))
         return learning_rate, ops.subtract(1.0, ops.power(t, self.beta_2_decay))
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         rows, columns, v = slots
         rate, kept = c

@@ -9,6 +9,7 @@ from kerasish import initializers, ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 
 class Adagrad(Optimizer):
@@ -49,11 +50,11 @@ class Adagrad(Optimizer):
             variables, "accumulator", start
         )
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         return learning_rate
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         a = ops.add(slots[0], ops.square(gradient))
         step = ops.divide(ops.multiply(gradient, c), ops.sqrt(ops.add(a, self.epsilon)))

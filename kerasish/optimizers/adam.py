@@ -10,6 +10,7 @@ from kerasish.optimizers.moments import MomentsOptimizer
 from kerasish.optimizers.optimizer import Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 
 class Adam(MomentsOptimizer):
@@ -55,7 +56,7 @@ class Adam(MomentsOptimizer):
         if self.amsgrad:
             self._velocity_hats = self.add_optimizer_variables(variables, "velocity_hat")
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         # rate * sqrt(1 - beta_2^t) / (1 - beta_1^t): both corrections in one number.
         t = self._step(dtype)
         second = ops.sqrt(ops.subtract(1.0, ops.power(self.beta_2, t)))
@@ -63,7 +64,7 @@ class Adam(MomentsOptimizer):
         return ops.divide(ops.multiply(learning_rate, second), first)
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         m, v, *largest = slots
         m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kerasish import ops
 from kerasish.optimizers.moments import MomentsOptimizer
 from kerasish.optimizers.optimizer import Updates
 from kerasish.tensor import Tensor
+from kerasish.typing import Structure
 
 
 class Adamax(MomentsOptimizer):
@@ -33,12 +32,12 @@ class Adamax(MomentsOptimizer):
     elementwise = True
     slot_names = ("momentum", "norm")
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         start = ops.subtract(1.0, ops.power(self.beta_1, self._step(dtype)))
         return ops.divide(learning_rate, start)
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         m, u = slots
         m = ops.add(m, ops.multiply(ops.subtract(gradient, m), 1 - self.beta_1))

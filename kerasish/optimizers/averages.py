@@ -12,7 +12,11 @@ Pairs = Iterable[tuple[Variable, Variable]]  # a variable, its average
 
 
 def update_averages(
-    pairs: Pairs, new: dict[Variable, Any], iterations: Tensor, share: float, frequency: int | None
+    pairs: Pairs,
+    new: dict[Variable, Any],
+    iterations: Tensor | Variable,
+    share: float,
+    frequency: int | None,
 ) -> None:
     """Add the new values of the averages to `new`.
 

@@ -9,6 +9,7 @@ from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 
 class Eve(Optimizer):
@@ -79,7 +80,7 @@ class Eve(Optimizer):
         first = ops.equal(self.iterations, 0)
         return {self._change: ops.where(first, 1.0, moved), self._last_loss: loss}
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         t = self._step(dtype)
         first = ops.subtract(1.0, ops.power(self.beta_1, t))
         second = ops.subtract(1.0, ops.power(self.beta_2, t))
@@ -87,7 +88,7 @@ class Eve(Optimizer):
         return ops.divide(learning_rate, ops.multiply(first, d)), second
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         m, v = slots
         rate, start = c

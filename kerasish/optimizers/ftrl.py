@@ -9,6 +9,7 @@ from kerasish import initializers, ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 
 class Ftrl(Optimizer):
@@ -71,12 +72,12 @@ class Ftrl(Optimizer):
             variables, ["accumulator", "linear"], [start, "zeros"]
         )
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         fixed = ops.add(ops.divide(self.beta, learning_rate), 2.0 * self.l2_regularization_strength)
         return ops.reciprocal(learning_rate), fixed
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         n, z = slots
         per_rate, fixed = c

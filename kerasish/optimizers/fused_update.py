@@ -9,6 +9,7 @@ from kerasish import ops
 from kerasish.ops.op import current_engine
 from kerasish.optimizers.clipping import norm_factor
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 Updates = dict[Variable, Any]
 _PLAIN = (bool, int, float, str, type(None))
@@ -20,9 +21,9 @@ class Updating(Protocol):
     global_clipnorm: float | None
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]: ...
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any: ...
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure: ...
     def scalars(self, rate: Tensor, dtype: str, shared: Updates) -> tuple[Tensor, Any]: ...
     def updated(
         self,

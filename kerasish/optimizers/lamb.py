@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from kerasish import ops
 from kerasish.optimizers.moments import MomentsOptimizer
 from kerasish.optimizers.optimizer import Updates
 from kerasish.tensor import Tensor
+from kerasish.typing import Structure
 
 
 class Lamb(MomentsOptimizer):
@@ -31,14 +30,14 @@ class Lamb(MomentsOptimizer):
         [2.5, 4.0]
     """
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         t = self._step(dtype)
         first = ops.subtract(1.0, ops.power(self.beta_1, t))
         second = ops.subtract(1.0, ops.power(self.beta_2, t))
         return learning_rate, first, second
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         m, v = slots
         rate, first, second = c

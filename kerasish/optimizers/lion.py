@@ -9,6 +9,7 @@ from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 
 class Lion(Optimizer):
@@ -47,11 +48,11 @@ class Lion(Optimizer):
     def add_slots(self, variables: Sequence[Variable]) -> None:
         self._momentums = self.add_optimizer_variables(variables, "momentum")
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         return learning_rate
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         (m,) = slots
         mixed = _mix(m, gradient, self.beta_1)

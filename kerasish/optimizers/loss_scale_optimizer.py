@@ -9,7 +9,6 @@ from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.tensor import Tensor, Variable, autocast, convert, no_gradient
-from kerasish.typing import AnyTensor
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -90,7 +89,7 @@ class LossScaleOptimizer(Optimizer):
         return [*self._variables, *self.inner_optimizer.variables]
 
     @property
-    def learning_rate(self) -> AnyTensor:
+    def learning_rate(self) -> Variable | Tensor | float:
         """The inner optimizer's learning rate."""
         return self.inner_optimizer.learning_rate
 
@@ -99,7 +98,7 @@ class LossScaleOptimizer(Optimizer):
         self.inner_optimizer.learning_rate = value
 
     @property
-    def iterations(self) -> AnyTensor:
+    def iterations(self) -> Variable | Tensor:
         """How many good steps were made."""
         return self.inner_optimizer.iterations
 
@@ -154,7 +153,7 @@ class LossScaleOptimizer(Optimizer):
             self.dynamic_scale: ops.where(finite, grown, ops.multiply(scale, 0.5)),
         }
 
-    def scale_loss(self, loss: AnyTensor) -> AnyTensor:
+    def scale_loss(self, loss: Tensor) -> Tensor:
         """Return the loss times the scale."""
         scale = self.dynamic_scale.value if self.built else convert(self.initial_scale, "float32")
         loss = convert(loss)

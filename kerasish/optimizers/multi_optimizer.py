@@ -129,7 +129,7 @@ class MultiOptimizer(Optimizer):
         return [*self._variables, *(v for o in self.optimizers for v in o.variables)]
 
     @property
-    def learning_rate(self) -> Any:
+    def learning_rate(self) -> Variable | Tensor | float:
         """There is no single one.
 
         Raises:
@@ -138,7 +138,7 @@ class MultiOptimizer(Optimizer):
         raise AttributeError("A MultiOptimizer has no learning rate; ask those in `.optimizers`.")
 
     @learning_rate.setter
-    def learning_rate(self, value: Any) -> None:
+    def learning_rate(self, value: Any) -> Variable | Tensor | float:
         raise AttributeError("A MultiOptimizer has no learning rate; set those in `.optimizers`.")
 
     @property

@@ -11,6 +11,7 @@ from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.optimizers.options import LearningRate, OptionsWithoutDecay, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 
 class Muon(Optimizer):
@@ -91,7 +92,7 @@ class Muon(Optimizer):
         adam = self._takes_adam(variable)
         return (self.adam_weight_decay if adam else self.weight_decay) or 0.0
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         t = self._step(dtype)
         second = ops.sqrt(ops.subtract(1.0, ops.power(self.adam_beta_2, t)))
         first = ops.subtract(1.0, ops.power(self.adam_beta_1, t))
@@ -99,7 +100,7 @@ class Muon(Optimizer):
         return learning_rate, ops.multiply(adam, self.adam_lr_ratio)
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         rate, adam_rate = c
         if len(slots) == 2:

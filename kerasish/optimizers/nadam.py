@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.moments import MomentsOptimizer
 from kerasish.optimizers.optimizer import Updates
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 _WARMUP = 0.96  # how fast the momentum reaches beta_1: section 2 of the paper
 
@@ -47,7 +47,7 @@ class Nadam(MomentsOptimizer):
         product = ops.multiply(self._u_product.value, self._u(self._step("float32")))
         return {self._u_product: product}
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         t = self._step(dtype)
         now, after = self._u(t), self._u(ops.add(t, 1.0))
         product = ops.cast(shared[self._u_product], dtype)
@@ -59,7 +59,7 @@ class Nadam(MomentsOptimizer):
         return of_m, of_g, ops.subtract(1.0, ops.power(self.beta_2, t))
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         m, v = slots
         of_m, of_g, start = c

@@ -22,7 +22,7 @@ from kerasish.optimizers.weight_decay import Exclusions, decayed
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.scopes import autocast, using_scope
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
-from kerasish.typing import AnyTensor, TensorLike
+from kerasish.typing import AnyTensor, Structure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -126,7 +126,7 @@ class Optimizer(OptimizerState):
         """Make the slots of each variable, with `add_optimizer_variables`; none by default."""
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         """Return the new value of one variable and of its slots; pure.
 
@@ -138,7 +138,7 @@ class Optimizer(OptimizerState):
         """
         raise NotImplementedError(f"{type(self).__name__} must write update or update_step.")
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         """Return the numbers that `update` needs for all variables of a dtype, made once per step.
 
         Args:
@@ -286,7 +286,7 @@ class Optimizer(OptimizerState):
         gradient: Tensor,
         slots: list[Tensor],
         scalars: tuple[Tensor, Any],
-        decay: Any = None,
+        decay: Structure = None,
     ) -> tuple[Tensor, ...]:
         """Return the new value and slots of one variable; pure.
 
@@ -385,7 +385,7 @@ class Optimizer(OptimizerState):
             self.apply(list(grads), trained)
         return [scope.read(v) for v in trained], [scope.read(v) for v in own]
 
-    def scale_loss(self, loss: TensorLike) -> Any:
+    def scale_loss(self, loss: Tensor) -> Tensor:
         """Return the loss times `loss_scale_factor`, whose gradients `apply` scales back."""
         factor = self.loss_scale_factor
         return loss if factor is None else ops.multiply(loss, factor)

@@ -10,6 +10,7 @@ from kerasish.optimizers.moments import MomentsOptimizer
 from kerasish.optimizers.optimizer import Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 
 class ScheduleFreeAdamW(MomentsOptimizer):
@@ -55,7 +56,7 @@ class ScheduleFreeAdamW(MomentsOptimizer):
         for z, variable in zip(self._momentums, variables):
             z.assign(variable.value)
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Any:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         t = self._step(dtype)
         if self.warmup_steps:
             grown = ops.minimum(ops.divide(t, float(self.warmup_steps)), 1.0)
@@ -64,7 +65,7 @@ class ScheduleFreeAdamW(MomentsOptimizer):
         return learning_rate, start, ops.reciprocal(t)
 
     def update(
-        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Any
+        self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure
     ) -> tuple[Tensor, ...]:
         z, v = slots
         rate, start, share = c

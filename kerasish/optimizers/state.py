@@ -16,6 +16,7 @@ from kerasish.optimizers.options import LearningRate
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule
 from kerasish.registry import deserialize_keras_object
 from kerasish.tensor import Tensor, Variable, using_scope
+from kerasish.typing import AnyTensor, InitializerLike, Shape, Structure, TensorLike
 from kerasish.watched import Watched
 
 
@@ -72,7 +73,7 @@ class OptimizerState(Watched):
         return float(value)
 
     @property
-    def learning_rate(self) -> Any:
+    def learning_rate(self) -> Variable | Tensor | float:
         """The learning rate now: the variable, or what the schedule or function gives."""
         rate = self._learning_rate
         if isinstance(rate, Variable):
@@ -97,7 +98,7 @@ class OptimizerState(Watched):
             )
 
     @property
-    def iterations(self) -> Any:
+    def iterations(self) -> Variable | Tensor:
         """How many updates were made: a variable (a tensor, with gradient accumulation)."""
         steps = self.gradient_accumulation_steps
         return ops.floor_divide(self._iterations, steps) if steps else self._iterations
@@ -179,11 +180,11 @@ class OptimizerState(Watched):
 
     def add_variable(
         self,
-        shape: Any,
-        initializer: Any = "zeros",
+        shape: Shape,
+        initializer: InitializerLike = "zeros",
         dtype: str | None = None,
         aggregation: str = "none",
-        layout: Any = None,
+        layout: object = None,
         name: str | None = None,
     ) -> Variable:
         """Return a new variable of the optimizer."""
@@ -194,7 +195,10 @@ class OptimizerState(Watched):
         return self._own(result)
 
     def add_variable_from_reference(
-        self, reference_variable: Variable, name: str | None = None, initializer: Any = "zeros"
+        self,
+        reference_variable: Variable,
+        name: str | None = None,
+        initializer: InitializerLike = "zeros",
     ) -> Variable:
         """Return a new variable of the reference's shape and dtype."""
         return self.add_variable(
@@ -208,8 +212,8 @@ class OptimizerState(Watched):
         self,
         trainable_variables: Sequence[Variable],
         name: str | Sequence[str],
-        initializer: Any = "zeros",
-    ) -> Any:
+        initializer: InitializerLike | Sequence[InitializerLike] = "zeros",
+    ) -> Structure:
         """Return slots, one per variable: a list, or for several names a tuple of lists.
 
         They become the `slots` that `update` gets, in the order of their making.
@@ -229,15 +233,15 @@ class OptimizerState(Watched):
         """Return the variable's number (for optimizers written with `update_step`)."""
         return self._places[variable]
 
-    def assign(self, variable: Variable, value: Any) -> None:
+    def assign(self, variable: Variable, value: TensorLike) -> None:
         """Set a variable (for optimizers written with `update_step`)."""
         variable.assign(value)
 
-    def assign_add(self, variable: Variable, value: Any) -> None:
+    def assign_add(self, variable: Variable, value: AnyTensor | float) -> None:
         """Add to a variable (for optimizers written with `update_step`)."""
         variable.assign_add(value)
 
-    def assign_sub(self, variable: Variable, value: Any) -> None:
+    def assign_sub(self, variable: Variable, value: Structure) -> None:
         """Subtract from a variable (for optimizers written with `update_step`)."""
         variable.assign_sub(value)
 

@@ -15,7 +15,7 @@ from kerasish.tensor import wrap
 from kerasish.typing import Array
 
 if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
+    from kerasish.tensor import Variable
 
 _LONGEST_TABLE = 60
 
@@ -39,7 +39,7 @@ class LoadPlan:
         self.misfits: list[Misfit] = []
         self.notes: list[str] = []
 
-    def pair(self, variable: Tensor, entry: Entry, where: str) -> None:
+    def pair(self, variable: Variable, entry: Entry, where: str) -> None:
         """Plan to put an array into a variable, unless its shape or dtype forbids it."""
         if entry.shape != tuple(variable.shape):
             self.misfits.append(

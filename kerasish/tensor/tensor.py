@@ -168,7 +168,7 @@ class Tensor(BitOperators):
             raise ScalarError(f"item() needs one element, the shape is {self.shape}.")
         return self.numpy().reshape(()).item()
 
-    def tolist(self) -> float | list[Any]:
+    def tolist(self) -> Structure:
         """Return the numbers as nested lists."""
         return self.numpy().tolist()
 

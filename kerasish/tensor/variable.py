@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -58,7 +58,7 @@ class Variable(Holder):
 
     def __init__(
         self,
-        initializer: InitializerLike,
+        initializer: InitializerLike | TensorLike,
         shape: Shape | None = None,
         dtype: str | None = None,
         trainable: bool = True,
@@ -66,7 +66,7 @@ class Variable(Holder):
         aggregation: str = "none",
         synchronization: str = "auto",
         name: str | None = None,
-        layout: Any = None,
+        layout: object = None,
         **kwargs: Any,
     ) -> None:
         if kwargs:
@@ -117,7 +117,7 @@ class Variable(Holder):
         self._current = leaf
         self.in_buffer = False
 
-    def use_buffer(self, make: Any) -> None:
+    def use_buffer(self, make: Callable[..., Any]) -> None:
         """Give the variable a buffer, made by `make(variable)`, if it has none."""
         if self.buffer is None:
             self.buffer = make(self)
@@ -226,6 +226,18 @@ class Variable(Holder):
     def numpy(self) -> Array:
         """Return the value as a NumPy array (read-only)."""
         return to_numpy(self.value)
+
+    if TYPE_CHECKING:  # what the loop below the class adds
+
+        def __float__(self) -> float: ...
+
+        def __int__(self) -> int: ...
+
+        def __index__(self) -> int: ...
+
+        def __bool__(self) -> bool: ...
+
+        def __len__(self) -> int: ...
 
     def __array__(self, dtype: str | None = None, copy: bool | None = None) -> Array:
         return self.value.__array__(dtype, copy)

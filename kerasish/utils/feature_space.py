@@ -13,7 +13,7 @@ from kerasish.engine.functional.host_stage import HostLayer
 from kerasish.engine.saving_hooks import saving
 from kerasish.errors import UnknownNameError
 from kerasish.naming import unique_name
-from kerasish.typing import PathLike
+from kerasish.typing import Config, PathLike, Scalar
 from kerasish.utils.features import (
     Cross,
     Feature,
@@ -27,6 +27,7 @@ from kerasish.utils.features import (
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from kerasish.engine.layer.layer import Layer
     from kerasish.tensor import Tensor
 
 
@@ -97,7 +98,7 @@ class FeatureSpace(HostLayer):
         return Cross(feature_names, crossing_dim, output_mode)
 
     @classmethod
-    def feature(cls, dtype: str, preprocessor: Any, output_mode: str) -> Feature:
+    def feature(cls, dtype: str, preprocessor: Layer | Config, output_mode: str) -> Feature:
         """Return a feature with your own preprocessing layer; see `Feature`."""
         return Feature(dtype, preprocessor, output_mode)
 
@@ -108,7 +109,7 @@ class FeatureSpace(HostLayer):
 
     @classmethod
     def float_rescaled(
-        cls, scale: Any = 1.0, offset: Any = 0.0, name: str | None = None
+        cls, scale: Scalar = 1.0, offset: Scalar = 0.0, name: str | None = None
     ) -> Feature:
         """Return a feature of numbers, each x * scale + offset."""
         name = name or unique_name("float_rescaled")
@@ -122,9 +123,12 @@ class FeatureSpace(HostLayer):
 
     @classmethod
     def float_discretized(
-        cls, num_bins: int, bin_boundaries: Any = None, output_mode: str = "one_hot",
+        cls,
+        num_bins: int,
+        bin_boundaries: Sequence[Scalar] | None = None,
+        output_mode: str = "one_hot",
         name: str | None = None,
-    ) -> Feature:  # fmt: skip
+    ) -> Feature:
         """Return a feature of numbers in bins; see `layers.Discretization`."""
         name = name or unique_name("float_discretized")
         return _feature_of(

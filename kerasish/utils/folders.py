@@ -129,7 +129,7 @@ def text_dataset_from_directory(
     follow_links: bool = False,
     format: str = "tf",
     verbose: bool = True,
-) -> Any:
+) -> Structure:
     """Return a Dataset of the texts (*.txt, UTF-8) in a folder with a sub-folder per class.
 
     Args:

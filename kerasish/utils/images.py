@@ -64,7 +64,9 @@ def array_to_img(
     return pillow().fromarray(numbers.astype("uint8"))
 
 
-def img_to_array(img: Any, data_format: str | None = None, dtype: DTypeLike | None = None) -> Array:
+def img_to_array(
+    img: Array, data_format: str | None = None, dtype: DTypeLike | None = None
+) -> Array:
     """Return the numbers of a Pillow image.
 
     Args:

@@ -7,6 +7,7 @@ from collections.abc import ItemsView, KeysView, ValuesView
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import UnknownNameError
+from kerasish.typing import Structure
 
 if TYPE_CHECKING:
     pass
@@ -86,7 +87,7 @@ class Config:
     def __repr__(self) -> str:
         return f"<Config {self._settings!r}>"
 
-    def get(self, name: str, default_value: Any = None) -> Any:
+    def get(self, name: str, default_value: Structure = None) -> Structure:
         """Return a setting, or the default if there is none."""
         return self._settings.get(name, default_value)
 

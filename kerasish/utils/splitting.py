@@ -44,12 +44,12 @@ class Samples:
 
 
 def split_dataset(
-    dataset: Any,
+    dataset: Structure,
     left_size: float | int | None = None,
     right_size: float | int | None = None,
     shuffle: bool = False,
     seed: int | None = None,
-    preferred_backend: Any = None,
+    preferred_backend: str | None = None,
     *,
     stratify: TensorLike | None = None,
 ) -> tuple[Samples, Samples]:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.typing import Array, PathLike
+from kerasish.typing import Array, PathLike, Structure
 from kerasish.visualization.drawing import (
     as_pictures,
     draw_bounding_boxes,
@@ -43,8 +43,8 @@ def _grid(count: int, rows: int | None, cols: int | None) -> tuple[int, int]:
 def plot_image_gallery(
     images: Array,
     y_true: Sequence[int] | None = None,
-    y_pred: Any = None,
-    label_map: Any = None,
+    y_pred: Structure = None,
+    label_map: Structure = None,
     rows: int | None = None,
     cols: int | None = None,
     value_range: Sequence[float] = (0, 255),
@@ -53,7 +53,7 @@ def plot_image_gallery(
     show: bool | None = None,
     transparent: bool = True,
     dpi: int = 60,
-    legend_handles: Any = None,
+    legend_handles: Structure = None,
     data_format: str | None = None,
 ) -> None:
     """Show pictures in rows and columns, true and predicted classes beneath them.
@@ -113,18 +113,18 @@ def plot_bounding_box_gallery(
     images: Array,
     bounding_box_format: str,
     y_true: dict[str, Any] | None = None,
-    y_pred: Any = None,
+    y_pred: Structure = None,
     value_range: Sequence[float] = (0, 255),
     true_color: Sequence[int] = (0, 188, 212),
     pred_color: Sequence[int] = (255, 235, 59),
     line_thickness: int = 2,
     font_scale: float = 1.0,
     text_thickness: int | None = None,
-    class_mapping: Any = None,
-    ground_truth_mapping: Any = None,
-    prediction_mapping: Any = None,
+    class_mapping: Structure = None,
+    ground_truth_mapping: Structure = None,
+    prediction_mapping: Structure = None,
     legend: bool = False,
-    legend_handles: Any = None,
+    legend_handles: Structure = None,
     rows: int | None = None,
     cols: int | None = None,
     data_format: str | None = None,
@@ -183,8 +183,8 @@ def plot_segmentation_mask_gallery(
     num_classes: int,
     value_range: Sequence[float] = (0, 255),
     y_true: Array = None,
-    y_pred: Any = None,
-    color_mapping: Any = None,
+    y_pred: Structure = None,
+    color_mapping: Structure = None,
     blend: bool = True,
     alpha: float = 0.8,
     ignore_index: int = -1,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -70,7 +71,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
 
     def __init__(
         self,
-        model: Model | None = None,
+        model: Model | Callable[..., Model] | None = None,
         *,
         build_fn: Structure = None,
         warm_start: bool = False,
@@ -108,7 +109,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
     def fit(
         self,
         X: TensorLike,
-        y: TensorLike | None,
+        y: Structure,
         sample_weight: Structure = None,
         **fit_arguments: Any,
     ) -> KerasClassifier:
@@ -119,7 +120,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
     def partial_fit(
         self,
         X: TensorLike,
-        y: TensorLike,
+        y: Structure,
         classes: Array = None,
         sample_weight: Structure = None,
         **fit_arguments: Any,
@@ -274,7 +275,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         positive = np.log(np.maximum(raw, _SMALLEST))
         return positive - np.log(np.maximum(1 - raw, _SMALLEST)) if binary else positive
 
-    def score(self, X: TensorLike, y: TensorLike, sample_weight: Structure = None) -> float:
+    def score(self, X: TensorLike, y: Structure, sample_weight: Structure = None) -> float:
         """Return the share of rows whose labels are all correct."""
         y = np.asarray(y)
         if y.ndim == 2 and isinstance(getattr(self, "classes_", None), list):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -38,7 +38,7 @@ class KerasEstimator(ModelBuilding):
 
     def __init__(
         self,
-        model: Model | None = None,
+        model: Model | Callable[..., Model] | None = None,
         *,
         build_fn: Structure = None,
         warm_start: bool = False,
@@ -209,7 +209,7 @@ class KerasEstimator(ModelBuilding):
             self._fits = 0
         return X, y, weights
 
-    def initialize(self, X: TensorLike, y: TensorLike) -> Self:
+    def initialize(self, X: TensorLike, y: Structure) -> Self:
         """Build the untrained model for these data, to inspect it or to call `partial_fit`."""
         self._prepare(X, y, None, False, None)
         with config.seeded(self._seed << 20):

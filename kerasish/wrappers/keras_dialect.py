@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -10,7 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from kerasish.engine import Model, clone_model
-from kerasish.typing import Array, TensorLike
+from kerasish.typing import Array, Structure, TensorLike
 from kerasish.wrappers.arrays import takes_sparse
 from kerasish.wrappers.building import free_steps
 
@@ -35,7 +36,7 @@ class SKLearnDialect(BaseEstimator):
 
     def __init__(
         self,
-        model: Model,
+        model: Model | Callable[..., Model],
         warm_start: bool = False,
         model_kwargs: dict[str, Any] | None = None,
         fit_kwargs: dict[str, Any] | None = None,
@@ -57,7 +58,7 @@ class SKLearnDialect(BaseEstimator):
             )
         return self.model(X=X, y=y, **(self.model_kwargs or {}))
 
-    def fit(self, X: TensorLike, y: TensorLike | None = None, **kwargs: Any) -> Self:
+    def fit(self, X: TensorLike, y: Structure = None, **kwargs: Any) -> Self:
         """Train on X and y; further arguments are passed to `Model.fit`."""
         X, y = self._check_data(X, y)
         target = self._process_target(y, reset=True)

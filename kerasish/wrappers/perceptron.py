@@ -52,7 +52,8 @@ def build_perceptron(
     def penalty() -> Regularizer | None:
         return regularizers.L2(strength) if strength else None
 
-    x = inputs = engine.Input((meta["n_features_in_"],), dtype=dtype, name="features")
+    x: Any = engine.Input((meta["n_features_in_"],), dtype=dtype, name="features")
+    inputs = x
     for i, size in enumerate(sizes):
         x = layers.Dense(
             int(size), activation=name, kernel_initializer="glorot_uniform",

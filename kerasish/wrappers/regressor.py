@@ -57,7 +57,7 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
     def fit(
         self,
         X: TensorLike,
-        y: TensorLike | None,
+        y: Structure,
         sample_weight: Structure = None,
         **fit_arguments: Any,
     ) -> KerasRegressor:
@@ -66,7 +66,7 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
         return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
 
     def partial_fit(
-        self, X: TensorLike, y: TensorLike, sample_weight: Structure = None, **fit_arguments: Any
+        self, X: TensorLike, y: Structure, sample_weight: Structure = None, **fit_arguments: Any
     ) -> KerasRegressor:
         """Train for one more epoch; targets are standardized as in the first call."""
         epochs = fit_arguments.pop("epochs", 1)

@@ -37,7 +37,7 @@ def unpack_x_y_sample_weight(data: dict[str, Any] | int | Sequence[Any]) -> Batc
 
 def pack_x_y_sample_weight(
     x: int | Sequence[int], y: int | None = None, sample_weight: Structure = None
-) -> Any:
+) -> Structure:
     """Return the shortest form that `unpack_x_y_sample_weight` takes apart again.
 
     Args:

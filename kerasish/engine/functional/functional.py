@@ -139,9 +139,9 @@ def Input(  # noqa: N802 (Keras's name)
     ragged: bool | None = None,
     batch_shape: Shape | None = None,
     name: str | None = None,
-    tensor: Any = None,
+    tensor: AnyTensor | None = None,
     optional: bool = False,
-) -> Any:
+) -> KerasTensor:
     """Return a symbolic tensor from which a functional model starts.
 
     Args:
@@ -163,7 +163,8 @@ def Input(  # noqa: N802 (Keras's name)
     layer = InputLayer(
         shape, batch_size, dtype, sparse, ragged, batch_shape, tensor, optional, name
     )
-    return layer.inbound_nodes[0].outputs
+    result: Any = layer.inbound_nodes[0].outputs
+    return result
 
 
 class Graph:

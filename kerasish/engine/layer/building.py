@@ -53,7 +53,7 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
     return built_once
 
 
-def builds_by_call(build: Callable[..., Any]) -> Callable[..., Any]:
+def builds_by_call(build: Callable[..., Any]) -> Callable[..., None]:
     """Mark a `build` that has no weights of its own to make: it runs `call` to build the parts."""
     build.runs_call = True  # type: ignore[attr-defined]
     return build

@@ -62,7 +62,7 @@ from kerasish.tensor import (
     convert,
     name_scope,
 )
-from kerasish.typing import PolicyLike, RegularizerLike, Structure
+from kerasish.typing import PolicyLike, RegularizerLike, Structure, TensorLike
 from kerasish.unsupported import refuse_method
 from kerasish.watched import note_use, set_calling
 
@@ -137,7 +137,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
         super().__init_subclass__(**kwargs)
         build, call = _written_for(cls, "build"), _written_for(cls, "call")
         if build is not None and not hasattr(build, "builds_once"):
-            cls.build = _wrap_build(build)  # type: ignore[method-assign]
+            type.__setattr__(cls, "build", _wrap_build(build))
         if call is not None:
             cls.call_parts = read_call(call)
 
@@ -183,7 +183,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
         self._casts = self.autocast and self.compute_dtype != self.variable_dtype
 
     @property
-    def dtype_policy(self) -> Any:
+    def dtype_policy(self) -> DTypePolicy:
         """The dtype policy."""
         return self._policy
 
@@ -392,12 +392,12 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
 
     def stateless_call(
         self,
-        trainable_variables: Any,
-        non_trainable_variables: Any,
+        trainable_variables: Sequence[TensorLike],
+        non_trainable_variables: Sequence[TensorLike],
         *args: Any,
         return_losses: bool = False,
         **kwargs: Any,
-    ) -> Any:
+    ) -> tuple[Any, ...]:
         """Return (outputs, new non-trainable values[, losses]) for given values of the variables.
 
         Nothing of the layer changes.
@@ -464,3 +464,11 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
 
 
 Layer.call_parts = read_call(Layer.call)
+
+
+if TYPE_CHECKING:
+
+    class SomeLayer(Layer):
+        """A layer of a class that checkers do not know: it may have any attribute."""
+
+        def __getattr__(self, name: str) -> Any: ...

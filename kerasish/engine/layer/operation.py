@@ -120,17 +120,17 @@ class KerasTensor(Operators):
     __float__ = __int__ = __index__ = __array__
 
     @property
-    def T(self) -> Any:  # noqa: N802 (NumPy's name)
+    def T(self) -> Structure:  # noqa: N802 (NumPy's name)
         """The tensor with its axes reversed."""
         order = tuple(range(self.ndim))[::-1]
         return self.__kerasish_function__(registry_op("transpose"), (self, order), {})
 
-    def reshape(self, *newshape: Any) -> Any:
+    def reshape(self, *newshape: Any) -> Structure:
         """Return the elements in another shape."""
         shape = newshape[0] if len(newshape) == 1 else newshape
         return self.__kerasish_function__(registry_op("reshape"), (self, shape), {})
 
-    def squeeze(self, axis: Axis | None = None) -> Any:
+    def squeeze(self, axis: Axis | None = None) -> Structure:
         """Return the tensor without its axes of size 1 (or those named)."""
         axes = (axis,) if isinstance(axis, int) else axis
         axes = [i for i, s in enumerate(self.shape) if s == 1] if axes is None else axes

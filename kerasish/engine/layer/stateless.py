@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasish.errors import ShapeError
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, using_scope
-from kerasish.typing import Structure
+from kerasish.typing import Structure, TensorLike
 
 
 class StatelessScope(VariableScope):
@@ -58,7 +58,7 @@ class StatelessScope(VariableScope):
         """Keep the assignment inside."""
         self.written[variable] = value
 
-    def add_update(self, update: Any) -> None:
+    def add_update(self, update: tuple[Variable, TensorLike]) -> None:
         """Keep an assignment given as (variable, value)."""
         self.write(update[0], convert(update[1]))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, TypeVar
 
@@ -182,7 +182,7 @@ class WeightsMixin:
         for i, v in enumerate(self.stored_variables()):
             store[str(i)] = to_numpy(v)
 
-    def load_own_variables(self: Any, store: Any) -> None:
+    def load_own_variables(self: Any, store: Mapping[str, Any]) -> None:
         """Set the layer's own variables from what `save_own_variables` put into `store`."""
         own = self.stored_variables()
         if len(store.keys()) != len(own):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kerasish import tree
@@ -14,16 +15,17 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.operation import is_keras_tensor
 from kerasish.engine.model.model import Model
+from kerasish.typing import Structure
 
 
 def clone_model(
     model: Model,
-    input_tensors: Any = None,
-    clone_function: Any = None,
-    call_function: Any = None,
+    input_tensors: Structure = None,
+    clone_function: Callable[..., Any] | None = None,
+    call_function: Callable[..., Any] | None = None,
     recursive: bool = False,
     **kwargs: Any,
-) -> Any:
+) -> Model:
     """Return a model built alike, with weights of its own.
 
     Args:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import registry, tree
@@ -35,6 +35,8 @@ from kerasish.typing import AnyTensor, PathLike, Shape, Structure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from kerasish.engine.layer.layer import SomeLayer
 
 
 def _is_functional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -179,11 +181,13 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
     # --- parts --------------------------------------------------------------------------------
 
     @property
-    def layers(self) -> list[Layer]:
+    def layers(self) -> list[SomeLayer]:
         """The layers directly in this model."""
         if self.layer_graph is not None:
-            return list(self.graph_layers)
-        return self.flatten_layers(include_self=False, recursive=False)
+            own: list[Any] = list(self.graph_layers)
+        else:
+            own = self.flatten_layers(include_self=False, recursive=False)
+        return own
 
     @property
     def operations(self) -> list[Any]:
@@ -270,7 +274,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
             )
         return self.layer_graph
 
-    def get_layer(self, name: str | None = None, index: int | None = None) -> Layer:
+    def get_layer(self, name: str | None = None, index: int | None = None) -> SomeLayer:
         """Return a layer by name, or by its place in `layers`."""
         if (name is None) == (index is None):
             raise ValueError("get_layer: give either name or index.")
@@ -289,11 +293,11 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
     def summary(
         self,
         line_length: int | None = None,
-        positions: Any = None,
-        print_fn: Any = None,
+        positions: Sequence[float] | None = None,
+        print_fn: Callable[..., Any] | None = None,
         expand_nested: bool = False,
         show_trainable: bool = False,
-        layer_range: Any = None,
+        layer_range: Sequence[str] | None = None,
         *,
         batch_size: int | None = None,
     ) -> None:
@@ -317,7 +321,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
 
     def save(
         self, filepath: PathLike, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
-    ) -> Any:
+    ) -> None:
         """Save the model: architecture, weights, optimizer state and compile settings."""
         return saving("save_model")(self, filepath, overwrite=overwrite, zipped=zipped, **kwargs)
 
@@ -331,13 +335,13 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
 
     def save_weights(
         self, filepath: PathLike, overwrite: bool = True, max_shard_size: int | None = None
-    ) -> Any:
+    ) -> None:
         """Save the weights to a `.weights.h5` file."""
         return saving("save_weights")(
             self, filepath, overwrite=overwrite, max_shard_size=max_shard_size
         )
 
-    def load_weights(self, filepath: PathLike, skip_mismatch: bool = False, **kwargs: Any) -> Any:
+    def load_weights(self, filepath: PathLike, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """Load weights from a `.weights.h5`, `.keras` or legacy `.h5` file."""
         return saving("load_weights")(self, filepath, skip_mismatch=skip_mismatch, **kwargs)
 
@@ -366,7 +370,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
         filepath: PathLike,
         format: str | None = None,
         verbose: bool | None = None,
-        input_signature: Any = None,
+        input_signature: Structure = None,
         **kwargs: Any,
     ) -> None:
         """Write the model's inference to a file that needs none of the model's classes.

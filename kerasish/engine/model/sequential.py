@@ -18,6 +18,9 @@ from kerasish.typing import AnyTensor, Shape, Structure
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from kerasish.engine.functional.functional import Graph
+    from kerasish.engine.layer.layer import SomeLayer
+
 
 class Sequential(Model):
     """A model whose layers are called one after the other.
@@ -53,7 +56,8 @@ class Sequential(Model):
         self._functional = None
         if layers is not None:
             names: set[str] = set()
-            for layer in layers if isinstance(layers, (list, tuple)) else [layers]:
+            given: Sequence[Any] = layers if isinstance(layers, (list, tuple)) else [layers]
+            for layer in given:
                 if type(self).add is Sequential.add:
                     self._push(layer, names)
                 else:
@@ -69,7 +73,7 @@ class Sequential(Model):
     def _all_layers(self) -> list[Any]:
         return list(self._stack)
 
-    def add(self, layer: Any, rebuild: bool = True) -> None:
+    def add(self, layer: Layer | KerasTensor | Callable[..., Any], rebuild: bool = True) -> None:
         """Put a layer at the end."""
         self._push(layer, {other.name for other in self._stack})
         self._forget()
@@ -104,7 +108,8 @@ class Sequential(Model):
             raise ValueError(f"{self.display_name()}: an Input must come first.")
         if not self._stack and layer._first_shape is not None and not isinstance(layer, InputLayer):
             shape = layer._first_shape
-            self._stack.append(Input(batch_shape=shape)._keras_history.operation)
+            start: Any = Input(batch_shape=shape)
+            self._stack.append(start._keras_history.operation)
             names.add(self._stack[0].name)
         self._stack.append(layer)
         names.add(layer.name)
@@ -189,7 +194,7 @@ class Sequential(Model):
         return structure
 
     @property
-    def layers(self) -> list[Any]:
+    def layers(self) -> list[SomeLayer]:
         """The layers, without the input."""
         return [layer for layer in self._stack if not isinstance(layer, InputLayer)]
 
@@ -197,16 +202,16 @@ class Sequential(Model):
         return list(self._stack)
 
     @property
-    def layer_graph(self) -> Any:  # type: ignore[override]
+    def layer_graph(self) -> Graph | None:  # type: ignore[override]
         functional = self._functional
         return None if functional is None else functional.layer_graph
 
     @property
-    def inputs_structure(self) -> Any:
+    def inputs_structure(self) -> Structure:
         return self._functional.inputs_structure if self._functional else None
 
     @property
-    def outputs_structure(self) -> Any:
+    def outputs_structure(self) -> Structure:
         return self._functional.outputs_structure if self._functional else None
 
     def compute_output_shape(self, input_shape: Shape) -> Shape:

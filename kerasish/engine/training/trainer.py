@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,13 +22,14 @@ from kerasish.engine.training.program import CompileSettings, TrainingProgram, c
 from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
 from kerasish.tensor import Tensor, no_gradient
-from kerasish.typing import LossLike, MetricLike, OptimizerLike, Structure
+from kerasish.typing import CallbackLike, LossLike, MetricLike, OptimizerLike, PathLike, Structure
 
 if TYPE_CHECKING:
     from kerasish.backends.backend import CompiledStep
     from kerasish.callbacks.callback import Callback
     from kerasish.callbacks.history import History
     from kerasish.engine.layer.operation import KerasTensor
+    from kerasish.optimizers import Optimizer
 
 
 def _of_program(name: str, doc: str) -> Any:
@@ -56,11 +57,13 @@ class Trainer(InspectionMixin, Layer):
     stop_training = False
     initial_epoch = 0
 
-    optimizer = _of_program("optimizer", "The optimizer; None before `compile`.")
-    loss = _of_program("loss", "The loss that `compile` was given.")
-    run_eagerly = _of_program("run_eagerly", "Whether steps run op by op.")
-    jit_compile = _of_program("jit_compile", "The argument of `compile`.")
-    steps_per_execution = _of_program("steps_per_execution", "Batches per call of callbacks.")
+    optimizer: Optimizer = _of_program("optimizer", "The optimizer; None before `compile`.")
+    loss: LossLike | Sequence[Any] | Mapping[str, Any] | None = _of_program(
+        "loss", "The loss that `compile` was given."
+    )
+    run_eagerly: bool = _of_program("run_eagerly", "Whether steps run op by op.")
+    jit_compile: bool | str = _of_program("jit_compile", "The argument of `compile`.")
+    steps_per_execution: int = _of_program("steps_per_execution", "Batches per call of callbacks.")
 
     @property
     def compiled(self) -> bool:
@@ -287,7 +290,7 @@ class Trainer(InspectionMixin, Layer):
         batch_size: int | None = None,
         epochs: int = 1,
         verbose: int | str = "auto",
-        callbacks: Callback | Sequence[Callback] | None = None,
+        callbacks: CallbackLike | Iterable[CallbackLike] | None = None,
         validation_split: float = 0.0,
         validation_data: Structure = None,
         shuffle: bool = True,
@@ -299,7 +302,7 @@ class Trainer(InspectionMixin, Layer):
         validation_batch_size: int | None = None,
         validation_freq: int = 1,
         *,
-        resume: Callback | None = None,
+        resume: Callback | PathLike | None = None,
     ) -> History:
         """Train for `epochs` passes over the data; return a History.
 
@@ -342,11 +345,11 @@ class Trainer(InspectionMixin, Layer):
         verbose: int | str = "auto",
         sample_weight: Structure = None,
         steps: int | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
+        callbacks: CallbackLike | Iterable[CallbackLike] | None = None,
         return_dict: bool = False,
         *,
         _use_cached_eval_dataset: bool = False,
-    ) -> dict[str, Any] | float | list[float]:
+    ) -> Structure:
         """Return the loss and metrics on the data: a number, a list, or a dict (`return_dict`)."""
         self.training_program.require_compiled("evaluate")
         x = self.with_structures(x)
@@ -360,7 +363,7 @@ class Trainer(InspectionMixin, Layer):
         batch_size: int | None = None,
         verbose: int | str = "auto",
         steps: int | None = None,
-        callbacks: Callback | Sequence[Callback] | None = None,
+        callbacks: CallbackLike | Iterable[CallbackLike] | None = None,
     ) -> Structure:
         """Return the model's results for all rows of the data, as NumPy arrays."""
         rows = batch_size or 32
@@ -377,7 +380,7 @@ class Trainer(InspectionMixin, Layer):
         sample_weight: Structure = None,
         class_weight: Mapping[Any, Any] | None = None,
         return_dict: bool = False,
-    ) -> float | list[float]:
+    ) -> Structure:
         """Do one training step; return loss and metrics of this batch alone."""
         self.training_program.require_compiled("train_on_batch")
         return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
@@ -388,7 +391,7 @@ class Trainer(InspectionMixin, Layer):
         y: Structure = None,
         sample_weight: Structure = None,
         return_dict: bool = False,
-    ) -> Any:
+    ) -> Structure:
         """Do one evaluation step; return loss and metrics of this batch alone."""
         self.training_program.require_compiled("test_on_batch")
         return self._on_batch("test", x, y, sample_weight, None, return_dict)

@@ -16,7 +16,7 @@ from kerasish.export.native.plan import BatchPlan, Weights, make_plan
 from kerasish.export.onnx.save import inference_of, input_names_of
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.formats.weights import file_path
-from kerasish.typing import PathLike
+from kerasish.typing import PathLike, Structure
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
@@ -35,7 +35,7 @@ def export_native(
     model: Model,
     filepath: PathLike,
     verbose: bool | None = None,
-    input_signature: Any = None,
+    input_signature: Structure = None,
     target: str = "native",
     weights: str = "inside",
 ) -> None:

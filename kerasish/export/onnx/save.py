@@ -15,7 +15,7 @@ from kerasish.export.onnx.package import need_onnx
 from kerasish.export.onnx.verify import compare
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.formats.weights import file_path
-from kerasish.typing import PathLike
+from kerasish.typing import PathLike, Structure
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
@@ -29,7 +29,7 @@ def export_onnx(
     model: Model,
     filepath: PathLike,
     verbose: bool | None = None,
-    input_signature: Any = None,
+    input_signature: Structure = None,
     opset_version: int | None = None,
     verify: bool = True,
     external_data: bool | None = None,

@@ -431,7 +431,11 @@ class RandomColorJitter(PictureLayer):
             "random_saturation": (RandomSaturation, saturation_factor),
             "random_hue": (RandomHue, hue_factor),
         }
-        options = {"value_range": value_range, "seed": seed, "data_format": self.data_format}
+        options: dict[str, Any] = {
+            "value_range": value_range,
+            "seed": seed,
+            "data_format": self.data_format,
+        }
         options["dtype"] = self.dtype_policy
         self._steps = {
             name: cls(factor=factor, **options)

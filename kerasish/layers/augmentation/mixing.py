@@ -76,7 +76,7 @@ class MixUp(PictureLayer):
         bounding_boxes: dict[str, Any],
         transformation: Structure = None,
         training: bool = True,
-    ) -> dict[str, Any]:
+    ) -> Structure:
         """Return the boxes of both pictures."""
         if self._idle(transformation, training):
             return bounding_boxes
@@ -168,7 +168,7 @@ class CutMix(_Patched):
         bounding_boxes: dict[str, Any],
         transformation: Structure = None,
         training: bool = True,
-    ) -> Any:
+    ) -> Structure:
         """Raise: what is left of a box under a rectangle is not known, in Keras neither."""
         if self._idle(transformation, training):
             return bounding_boxes
@@ -198,7 +198,7 @@ class RandomErasing(_Patched):
         self,
         factor: FloatOrTuple = 1.0,
         scale: Sequence[float] = (0.02, 0.33),
-        fill_value: Any = None,
+        fill_value: FloatOrTuple | None = None,
         value_range: Sequence[float] = (0, 255),
         seed: int | None = None,
         data_format: str | None = None,
@@ -208,8 +208,9 @@ class RandomErasing(_Patched):
         who = self.display_name()
         self.factor = read_interval(factor, (0.0, 1.0), who)
         self.scale = read_interval(scale, (0.0, 1.0), who, "scale")
-        several = isinstance(fill_value, (list, tuple))
-        if (several and len(fill_value) != 3) or isinstance(fill_value, str):
+        if (isinstance(fill_value, (list, tuple)) and len(fill_value) != 3) or isinstance(
+            fill_value, str
+        ):
             raise ValueError(f"{who}: fill_value must be 1 or 3 numbers, got {fill_value!r}.")
         self.fill_value, self.value_range = fill_value, value_range
 
@@ -223,7 +224,7 @@ class RandomErasing(_Patched):
         return {"apply_erasing": chosen, "batch_masks": mask, "fill_value": fill}
 
     def _fill(self, images: Tensor, seed: SeedLike) -> Tensor:
-        value = self.fill_value
+        value: Any = self.fill_value
         if value is None:
             noise = random.normal(images.shape, dtype="float32", seed=seed)
             value = noise * self.value_range[1]

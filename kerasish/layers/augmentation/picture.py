@@ -103,7 +103,9 @@ class PictureLayer(Layer):
         """Return a batch of pictures changed as the transformation says."""
         return images
 
-    def move_boxes(self, corners: Any, transformation: Structure, size: Any) -> tuple[Any, Any]:
+    def move_boxes(
+        self, corners: Tensor, transformation: Structure, size: tuple[Any, ...]
+    ) -> tuple[Any, Any]:
         """Return (boxes (n, k, 4) as x1, y1, x2, y2 in pixels, the (height, width) they are in)."""
         return corners, size
 

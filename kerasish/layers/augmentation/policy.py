@@ -32,7 +32,7 @@ class _Choosing(PictureLayer):
     def _make(
         self, factor: Sequence[float], value_range: Any, interpolation: str, all_ops: bool
     ) -> None:
-        options = {
+        options: dict[str, Any] = {
             "seed": self.seed, "data_format": self.data_format, "dtype": self.dtype_policy,
             "bounding_box_format": self.bounding_box_format,
         }  # fmt: skip
@@ -156,7 +156,7 @@ class RandAugment(_Choosing):
         bounding_boxes: dict[str, Any],
         transformation: Structure = None,
         training: bool = True,
-    ) -> Any:
+    ) -> Structure:
         """Apply the layers drawn: those that move pixels change boxes."""
         if self._idle(transformation, training):
             return bounding_boxes

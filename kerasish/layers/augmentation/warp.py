@@ -57,7 +57,7 @@ class RandomPerspective(PictureLayer):
         self.scale, self.fill_value = scale, fill_value
         self.interpolation = one_of(interpolation, _METHODS, self.display_name(), "interpolation")
 
-    def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
+    def draw(self, images: Tensor, seed: SeedLike) -> Structure:
         """Return whether each picture changes, and where its corners were and go, (n, 4, 2)."""
         rows, (height, width) = images.shape[0], self._size(images.shape)
         chosen = self._happens(rows, self.factor, seed)
@@ -136,7 +136,7 @@ class RandomElasticTransform(PictureLayer):
         self.fill_mode = one_of(fill_mode, warping.FILL_MODES, who, "fill_mode")
         self.fill_value, self.value_range = fill_value, value_range
 
-    def draw(self, images: Tensor, seed: SeedLike) -> Any:
+    def draw(self, images: Tensor, seed: SeedLike) -> Structure:
         """Return whether each picture changes, and each pixel's way, (n, h, w, 2)."""
         if self.scale[1] == 0 or self.factor[1] == 0:
             return None

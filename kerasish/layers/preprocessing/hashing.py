@@ -126,7 +126,7 @@ class Hashing(HostLayer):
         indices = ops.convert_to_tensor(bins)
         return encode(indices, self.num_bins, self.output_mode, self.compute_dtype)
 
-    def compute_output_spec(self, inputs: Tensor) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> KerasTensor:
         """Return a symbolic tensor of the result's shape and dtype."""
         shape = encoded_shape(inputs.shape, self.num_bins, self.output_mode)
         return KerasTensor(shape, self.compute_dtype)
@@ -205,7 +205,7 @@ class HashedCrossing(HostLayer):
                 + (f" of {len(inputs)}." if isinstance(inputs, (list, tuple)) else ".")
             )
 
-    def compute_output_spec(self, inputs: Sequence[Tensor]) -> Any:
+    def compute_output_spec(self, inputs: Sequence[Tensor]) -> KerasTensor:
         """Return a symbolic tensor of the result's shape and dtype."""
         self._check(inputs)
         shape = encoded_shape(inputs[0].shape, self.num_bins, self.output_mode)

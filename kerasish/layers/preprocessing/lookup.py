@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -338,7 +338,7 @@ class IndexLookup(HostLayer):
         taken = result[places]
         return taken if taken.dtype.kind == "U" else ops.convert_to_tensor(taken)
 
-    def compute_output_spec(self, inputs: Tensor) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> KerasTensor:
         """Return a symbolic tensor of the result's shape and dtype."""
         if self.invert:
             return KerasTensor(inputs.shape, self.vocabulary_dtype)
@@ -355,7 +355,7 @@ class IndexLookup(HostLayer):
         if self.output_mode == "tf_idf" and self._idf is not None:
             store["idf_weights"] = self.idf_weights
 
-    def load_own_variables(self, store: Any) -> None:
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Set the idf weights, or keep them until the vocabulary is there."""
         if "idf_weights" in store:
             self._stored_idf = np.asarray(store["idf_weights"], "float32")

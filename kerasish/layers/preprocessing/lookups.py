@@ -101,9 +101,9 @@ class IntegerLookup(IndexLookup):
         mask_token: AnyTensor | None = None,
         oov_token: int = -1, vocabulary: Sequence[int] | None = None,
         vocabulary_dtype: str = "int64",
-        idf_weights: Any = None, invert: bool = False, output_mode: str = "int",
+        idf_weights: Array | None = None, invert: bool = False, output_mode: str = "int",
         sparse: bool = False, pad_to_max_tokens: bool = False, oov_method: str = "floormod",
-        salt: Any = None, name: str | None = None, **kwargs: Any,
+        salt: int | Sequence[int] | None = None, name: str | None = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         if vocabulary_dtype != "int64":
             raise ValueError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import string
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -140,7 +140,7 @@ class TextVectorization(HostLayer):
         """Return the number of numbers: of the vocabulary with its special tokens."""
         return self._lookup_layer.vocabulary_size()
 
-    def set_vocabulary(self, vocabulary: Sequence[str], idf_weights: Any = None) -> None:
+    def set_vocabulary(self, vocabulary: Sequence[str], idf_weights: Array | None = None) -> None:
         """Set the vocabulary, instead of learning it; see `StringLookup.set_vocabulary`."""
         self._lookup_layer.set_vocabulary(vocabulary, idf_weights)
 
@@ -251,7 +251,7 @@ class TextVectorization(HostLayer):
             read_strings(list(row), self.display_name(), self.encoding).tolist() for row in rows
         ]
 
-    def compute_output_spec(self, inputs: Tensor) -> Any:
+    def compute_output_spec(self, inputs: Tensor) -> KerasTensor:
         """Return a symbolic tensor of the result's shape and dtype."""
         leading = self._leading(inputs.shape)
         if self.output_mode == "int":
@@ -268,7 +268,7 @@ class TextVectorization(HostLayer):
         """Put the idf weights into the dict-like `store`."""
         self._lookup_layer.save_own_variables(store)
 
-    def load_own_variables(self, store: Any) -> None:
+    def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Keep the idf weights until the vocabulary is there."""
         self._lookup_layer.load_own_variables(store)
 

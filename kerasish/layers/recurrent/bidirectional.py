@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, registry
@@ -9,7 +10,7 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
-from kerasish.typing import AnyTensor, Shape, Structure
+from kerasish.typing import AnyTensor, Array, Shape, Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -52,10 +53,10 @@ class Bidirectional(Layer):
 
     def __init__(
         self,
-        layer: Any,
+        layer: Layer,
         merge_mode: str | None = "concat",
-        weights: Any = None,
-        backward_layer: Any = None,
+        weights: Sequence[Array] | None = None,
+        backward_layer: Layer | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
         checked: Any = layer
@@ -70,10 +71,11 @@ class Bidirectional(Layer):
                 "merge_mode of Bidirectional", merge_mode, [m for m in MODES if m]
             )
         super().__init__(**kwargs)
+        read: Any = layer  # any layer with the attributes of `RNN`
         self.merge_mode = merge_mode
         self.forward_layer = _renamed(layer, "forward_")
         if backward_layer is None:
-            backwards = not layer.go_backwards
+            backwards = not read.go_backwards
             plain = layer.name.removeprefix("forward_")
             self.backward_layer = _renamed(
                 layer, "backward_", go_backwards=backwards, name=f"backward_{plain}"
@@ -85,9 +87,9 @@ class Bidirectional(Layer):
         for one in both:
             if getattr(one, "zero_output_for_mask", None) is not None:
                 one.zero_output_for_mask = one.return_sequences
-        self.return_sequences = layer.return_sequences
-        self.return_state = layer.return_state
-        self.stateful = layer.stateful
+        self.return_sequences = read.return_sequences
+        self.return_state = read.return_state
+        self.stateful = read.stateful
         self.supports_masking = True
         self._first_weights = weights
         self.input_spec = layer.input_spec
@@ -107,7 +109,7 @@ class Bidirectional(Layer):
                     f"have {own} and {other}."
                 )
 
-    def build(self, sequences_shape: Shape, initial_state_shape: Any = None) -> None:
+    def build(self, sequences_shape: Shape, initial_state_shape: Structure = None) -> None:
         """Build both layers."""
         for layer in (self.forward_layer, self.backward_layer):
             if not layer.built:
@@ -117,7 +119,7 @@ class Bidirectional(Layer):
             self.set_weights(self._first_weights)
 
     @property
-    def states(self) -> Any:
+    def states(self) -> Structure:
         """The states that both layers keep between calls, or None."""
         forward, backward = self.forward_layer.states, self.backward_layer.states
         return (forward, backward) if forward is not None and backward is not None else None
@@ -134,7 +136,7 @@ class Bidirectional(Layer):
     def call(
         self,
         sequences: Tensor,
-        initial_state: Any = None,
+        initial_state: Structure = None,
         mask: AnyTensor | None = None,
         training: bool | None = None,
     ) -> Structure:
@@ -167,7 +169,7 @@ class Bidirectional(Layer):
         total = ops.add(y, z)
         return total if self.merge_mode == "sum" else ops.divide(total, 2.0)
 
-    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Structure:
         """Return the input's mask with `return_sequences`, else None; None for states."""
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         own = mask if self.return_sequences else None

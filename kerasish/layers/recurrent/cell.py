@@ -26,8 +26,8 @@ def is_plain(cell: Any) -> bool:
 class CellAttributes:
     """The types of what recurrent layers show of their cells: see `of_cell`."""
 
-    activation: Callable[..., Any]
-    recurrent_activation: Callable[..., Any]
+    activation: Callable[..., Tensor]
+    recurrent_activation: Callable[..., Tensor]
     use_bias: bool
     unit_forget_bias: bool
     reset_after: bool

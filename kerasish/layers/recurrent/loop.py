@@ -13,7 +13,7 @@ from kerasish.layers.options import CELL, LayerOptions
 from kerasish.layers.recurrent.cell import BaseCell, CellAttributes, RecurrentCell
 from kerasish.signatures import Unpack
 from kerasish.tensor import Variable
-from kerasish.typing import AnyTensor, Shape
+from kerasish.typing import AnyTensor, Shape, Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -50,7 +50,7 @@ class StackedRNNCells(Layer):
         return [cell.state_size for cell in self.cells]
 
     @property
-    def output_size(self) -> Any:
+    def output_size(self) -> int:
         """The size of the last cell's output."""
         last = self.cells[-1]
         return getattr(last, "output_size", None) or tree.flatten(last.state_size)[0]
@@ -126,7 +126,7 @@ class RNN(Layer):
 
     def __init__(
         self,
-        cell: Any,
+        cell: Structure,
         return_sequences: bool = False,
         return_state: bool = False,
         go_backwards: bool = False,
@@ -316,7 +316,7 @@ class RNN(Layer):
         before = ops.zeros(output.shape, output.dtype) if none else outputs[-1]
         return choose(output, before), tree.map_structure(choose, new, states)
 
-    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Any:
+    def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Structure:
         """Return the input's mask with `return_sequences`, else None; None for states."""
         mask = mask[0] if isinstance(mask, (list, tuple)) else mask
         own = mask if self.return_sequences else None

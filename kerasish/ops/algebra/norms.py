@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
@@ -17,7 +17,7 @@ from kerasish.ops.basic.reshaping import expand_dims, moveaxis
 from kerasish.ops.basic.selection import where
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
-from kerasish.typing import Axis, TensorLike
+from kerasish.typing import Axis, ScalarLike, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -116,7 +116,7 @@ def cdist(x: TensorLike, y: TensorLike) -> Tensor:
 
 
 @function
-def matrix_rank(x: Any, tol: Any = None) -> Tensor:
+def matrix_rank(x: TensorLike, tol: ScalarLike | None = None) -> Tensor:
     """Return how many singular values exceed `tol`, int32.
 
     Args:

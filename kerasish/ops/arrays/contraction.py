@@ -56,7 +56,7 @@ def affine(
 
 
 @function
-def tensordot(x1: TensorLike, x2: TensorLike, axes: Any = 2) -> Tensor:
+def tensordot(x1: TensorLike, x2: TensorLike, axes: int | Sequence[Any] = 2) -> Tensor:
     """Return the sums of products over pairs of axes: a matrix product of reshaped tensors.
 
     Args:
@@ -77,7 +77,7 @@ def tensordot(x1: TensorLike, x2: TensorLike, axes: Any = 2) -> Tensor:
             raise ShapeError(f"tensordot: axes are a number or a pair, got {axes!r}.")
         first, second = _axes(axes[0], m), _axes(axes[1], n)
     else:
-        count = int(axes)
+        count = int(axes)  # type: ignore[arg-type]
         if not 0 <= count <= min(m, n):
             raise ShapeError(f"tensordot: {count} axes of tensors with {m} and {n} axes.")
         first, second = list(range(m - count, m)), list(range(count))

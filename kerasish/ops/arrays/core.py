@@ -27,7 +27,10 @@ derivatives: dict[str, Callable[..., Any]] = {}
 
 
 def convert_to_tensor(
-    x: Any, dtype: Any = None, sparse: bool | None = None, ragged: bool | None = None
+    x: TensorLike,
+    dtype: DTypeLike | None = None,
+    sparse: bool | None = None,
+    ragged: bool | None = None,
 ) -> Tensor:
     """Return x (tensor, variable, array, list, number) as a tensor, of `dtype` if one is given.
 
@@ -46,7 +49,7 @@ def convert_to_tensor(
     if sparse or ragged:
         raise ValueError("convert_to_tensor: sparse and ragged tensors are not supported.")
     if hasattr(type(x), "__kerasish_function__"):
-        return x if dtype is None else cast(x, dtype)
+        return x if dtype is None else cast(x, dtype)  # type: ignore[return-value]
     if dtype in (None, "string") and _is_text(x):
         return np.array(x)
     x = as_tensor(x)

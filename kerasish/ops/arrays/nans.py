@@ -20,7 +20,7 @@ from kerasish.ops.basic.selection import sort, take_along_axis
 from kerasish.ops.basic.statistics import cumprod, cumsum, max, min
 from kerasish.ops.op import function
 from kerasish.ops.shapes import normalize_axes
-from kerasish.typing import AnyTensor, Array, Axis, DTypeLike, TensorLike
+from kerasish.typing import Array, Axis, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.ops.op import Op
@@ -91,7 +91,7 @@ def nancumsum(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None =
 
 
 @function
-def nancumprod(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None = None) -> Tensor:
+def nancumprod(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Return the products up to each place along `axis`, NaN counting as 1.
 
     Args:
@@ -133,7 +133,9 @@ def nanmax(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> T
 
 
 @function
-def nanmin(x: AnyTensor, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Tensor:
+def nanmin(
+    x: TensorLike, axis: int | Sequence[int] | None = None, keepdims: bool = False
+) -> Tensor:
     """Return the smallest element over `axis` that is a number, NaN if there is none.
 
     Args:

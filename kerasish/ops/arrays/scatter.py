@@ -400,7 +400,7 @@ def segment_max(
 
 @function
 def segment_min(
-    data: AnyTensor, segment_ids: AnyTensor, num_segments: int | None = None, sorted: bool = False
+    data: TensorLike, segment_ids: TensorLike, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
     """Return the smallest of data's rows that have the same id; see `segment_sum`.
 
@@ -419,7 +419,7 @@ def segment_min(
 
 @function
 def segment_prod(
-    data: AnyTensor, segment_ids: AnyTensor, num_segments: int | None = None, sorted: bool = False
+    data: TensorLike, segment_ids: TensorLike, num_segments: int | None = None, sorted: bool = False
 ) -> Tensor:
     """Return the product of data's rows that have the same id; see `segment_sum`.
 

@@ -119,7 +119,7 @@ def isin(
 
 
 @function
-def nonzero(x: TensorLike) -> Any:
+def nonzero(x: TensorLike) -> tuple[Tensor, ...]:
     """Return, for each axis, the positions of the elements that are not 0.
 
     How many there are depends on the numbers, so this function cannot be traced.
@@ -135,7 +135,9 @@ def nonzero(x: TensorLike) -> Any:
 
 
 @function
-def select_first(condlist: Sequence[Any], choicelist: Any, default: Any = 0) -> Tensor:
+def select_first(
+    condlist: Sequence[Any], choicelist: Sequence[TensorLike], default: TensorLike = 0
+) -> Tensor:
     """Return, place by place, the choice of the first condition that holds, else `default`.
 
     Args:
@@ -152,7 +154,7 @@ def select_first(condlist: Sequence[Any], choicelist: Any, default: Any = 0) -> 
             f"select: expected as many choices as conditions, got {len(choicelist)} and "
             f"{len(condlist)}."
         )
-    y = default
+    y: Any = default
     for condition, choice in zip(reversed(condlist), reversed(choicelist)):
         y = choose(cast(as_tensor(condition), "bool"), choice, y)
     return y

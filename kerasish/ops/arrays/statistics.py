@@ -38,7 +38,7 @@ __all__ = [
 
 @function
 def prod(
-    x: AnyTensor, axis: Axis | None = None, keepdims: bool = False, dtype: DTypeLike | None = None
+    x: TensorLike, axis: Axis | None = None, keepdims: bool = False, dtype: DTypeLike | None = None
 ) -> Tensor:
     """Return the product over `axis` (None: all).
 
@@ -87,7 +87,7 @@ def count_nonzero(x: TensorLike, axis: Axis | None = None) -> Tensor:
 
 
 @function
-def average(x: AnyTensor, axis: Axis | None = None, weights: AnyTensor | None = None) -> Tensor:
+def average(x: TensorLike, axis: Axis | None = None, weights: TensorLike | None = None) -> Tensor:
     """Return sum(weights * x) / sum(weights) over `axis`.
 
     Args:
@@ -101,18 +101,18 @@ def average(x: AnyTensor, axis: Axis | None = None, weights: AnyTensor | None = 
     """
     if weights is None:
         return mean(as_float(x), axis)
-    x, weights = meeting(x, weights)
-    if len(weights.shape) != len(x.shape) or not all(map(agree, weights.shape, x.shape)):
-        axes = normalize_axes(axis, len(x.shape), "average")
-        over = [x.shape[a] for a in axes]
-        if len(weights.shape) != len(over) or not all(map(agree, weights.shape, over)):
+    values, w = meeting(x, weights)
+    if len(w.shape) != len(values.shape) or not all(map(agree, w.shape, values.shape)):
+        axes = normalize_axes(axis, len(values.shape), "average")
+        over = [values.shape[a] for a in axes]
+        if len(w.shape) != len(over) or not all(map(agree, w.shape, over)):
             raise ShapeError(
-                f"average: weights of shape {weights.shape} fit neither x's shape {x.shape} nor "
+                f"average: weights of shape {w.shape} fit neither x's shape {values.shape} nor "
                 f"its axis {axis}."
             )
-        weights = reshape(weights, tuple(s if i in axes else 1 for i, s in enumerate(x.shape)))
-    total = reduce_sum(multiply(ones_like(x), weights), axis)
-    return divide(reduce_sum(multiply(x, weights), axis), total)
+        w = reshape(w, tuple(s if i in axes else 1 for i, s in enumerate(values.shape)))
+    total = reduce_sum(multiply(ones_like(values), w), axis)
+    return divide(reduce_sum(multiply(values, w), axis), total)
 
 
 # --- quantiles ------------------------------------------------------------------------------------

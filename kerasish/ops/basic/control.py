@@ -277,7 +277,7 @@ def scan(
     length: int | None = None,
     reverse: bool = False,
     unroll: int = 1,
-) -> Any:
+) -> Structure:
     """Return (last carry, stacked ys) of carry, y = f(carry, x) along the leading axis of xs.
 
     Args:

@@ -13,7 +13,7 @@ from kerasish.ops.basic.conversion import cast, stop_gradient
 from kerasish.ops.basic.movement import broadcast_to, reshape, sizes
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec
-from kerasish.typing import Array, ArrayModule, DTypeLike, ShapeLike, TensorLike
+from kerasish.typing import Array, ArrayModule, DTypeLike, ScalarLike, ShapeLike, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -205,7 +205,10 @@ def full_like(x: TensorLike, fill_value: float, dtype: DTypeLike | None = None) 
 
 
 def arange(
-    start: Any, stop: Any = None, step: Any = None, dtype: DTypeLike | None = None
+    start: ScalarLike,
+    stop: ScalarLike | None = None,
+    step: ScalarLike | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Tensor:
     """Return the numbers from `start` up to but without `stop`, `step` apart.
 

@@ -29,7 +29,7 @@ from kerasish.ops.basic.window import (
 )
 from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Shape, Spec
-from kerasish.typing import AnyTensor, Array, ArrayModule, IntOrTuple, TensorLike
+from kerasish.typing import Array, ArrayModule, IntOrTuple, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.ops.op import Op
@@ -355,9 +355,9 @@ def max_pool(
 
 @function
 def average_pool(
-    inputs: AnyTensor,
+    inputs: TensorLike,
     pool_size: int | Sequence[int],
-    strides: tuple[int, ...] | None = None,
+    strides: IntOrTuple | None = None,
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Tensor:
@@ -438,7 +438,7 @@ def adaptive_average_pool(
 
 @function
 def adaptive_max_pool(
-    inputs: AnyTensor, output_size: int | Sequence[Any], data_format: str | None = None
+    inputs: TensorLike, output_size: int | Sequence[int], data_format: str | None = None
 ) -> Tensor:
     """Return the largest elements of `output_size` bins; see `adaptive_average_pool`.
 

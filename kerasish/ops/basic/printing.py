@@ -14,7 +14,7 @@ from kerasish.ops.basic.comparison import logical_and
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.op import current_engine, function, op
 from kerasish.ops.shapes import Spec
-from kerasish.typing import Array, ArrayModule
+from kerasish.typing import Array, ArrayModule, Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -139,7 +139,7 @@ def print_values(
 
 
 @function
-def print(*values: Any, sep: str = " ", end: str = "\n") -> Any:
+def print(*values: Any, sep: str = " ", end: str = "\n") -> Structure:
     """Print values when they are computed, in compiled steps too; return the first of them.
 
     Python's `print` shows a tensor of a compiled step without numbers, and once per compilation.

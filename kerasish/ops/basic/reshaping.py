@@ -26,7 +26,7 @@ from kerasish.ops.basic.movement import (
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, normalize_axes, normalize_axis
-from kerasish.typing import Axis, TensorLike
+from kerasish.typing import AnyTensor, Axis, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -265,7 +265,9 @@ def tile(x: TensorLike, repeats: int | Sequence[int]) -> Tensor:
 
 
 @function
-def repeat(x: TensorLike, repeats: Any, axis: Axis | None = None) -> Tensor:
+def repeat(
+    x: TensorLike, repeats: int | Sequence[int] | AnyTensor, axis: Axis | None = None
+) -> Tensor:
     """Return x with each element along `axis` repeated (by a number, or by one number each).
 
     Args:

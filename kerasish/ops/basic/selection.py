@@ -230,7 +230,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: Axis | None = None
 
 
 @function
-def unstack(x: Tensor, num: Any = None, axis: int = 0) -> list[Tensor]:
+def unstack(x: TensorLike, num: int | None = None, axis: int = 0) -> list[Tensor]:
     """Return the list of x's slices along `axis`.
 
     Args:

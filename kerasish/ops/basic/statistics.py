@@ -242,7 +242,7 @@ def cumsum(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None = No
 
 
 @function
-def cumprod(x: AnyTensor, axis: Any = None, dtype: DTypeLike | None = None) -> Tensor:
+def cumprod(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None = None) -> Tensor:
     """Return the products up to each place along `axis` (None: of the flattened x).
 
     Args:

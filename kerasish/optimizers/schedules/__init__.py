@@ -13,7 +13,7 @@ from kerasish.optimizers.schedules.decay import PiecewiseConstantDecay as Piecew
 from kerasish.optimizers.schedules.decay import PolynomialDecay as PolynomialDecay
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule as LearningRateSchedule
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
-from kerasish.typing import Config
+from kerasish.typing import Config, Structure
 
 _CLASSES = (
     LearningRateSchedule, ExponentialDecay, InverseTimeDecay, PolynomialDecay,
@@ -35,7 +35,7 @@ def serialize(learning_rate_schedule: LearningRateSchedule) -> dict[str, Any]:
     return serialize_keras_object(learning_rate_schedule)
 
 
-def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
+def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the schedule that `serialize` was given.
 
     Args:

@@ -20,7 +20,7 @@ from kerasish.saving.formats.other_formats import format_of, known_formats, writ
 from kerasish.saving.formats.tensor_file import code_of, opened, write_arrays
 from kerasish.saving.formats.weights import file_path
 from kerasish.tensor import Variable
-from kerasish.typing import Array, PathLike
+from kerasish.typing import Array, PathLike, Structure
 
 if TYPE_CHECKING:
     from kerasish.engine.layer.input_spec import InputSpec
@@ -68,7 +68,7 @@ class ExportArchive:
         self._records: dict[str, dict[str, Any]] = {}
         self._collections: dict[str, list[Variable]] = {}
 
-    def track(self, resource: Any) -> None:
+    def track(self, resource: Structure) -> None:
         """Note the variables of a layer, a model or a list of variables.
 
         Raises:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import registry
@@ -119,7 +119,10 @@ def save_model(
 
 
 def load_model(
-    filepath: PathLike, custom_objects: Any = None, compile: bool = True, safe_mode: bool = True
+    filepath: PathLike,
+    custom_objects: Mapping[str, Any] | None = None,
+    compile: bool = True,
+    safe_mode: bool = True,
 ) -> Model:
     """Return the model that a file holds; no code from the file is run.
 
