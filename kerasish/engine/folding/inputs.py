@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,6 +14,9 @@ from kerasish.engine.folding.folded import Folded
 from kerasish.engine.functional.host_stage import HostStageData
 from kerasish.engine.layer.layer import Layer
 from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.model.model import Model
 
 
 def folded_layers(model: Layer) -> list[Folded]:
@@ -56,7 +59,7 @@ def _is_object_array(x: Any) -> bool:
 
 
 def read_structures(
-    model: Any, read: Callable[[list[Folded], Any], Any], x: Structure
+    model: Model, read: Callable[[list[Folded], Any], Any], x: Structure
 ) -> Structure:
     """Let the folded layers of a model read inputs, which may build layers; return the result.
 
