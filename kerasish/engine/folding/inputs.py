@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from numbers import Number
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,9 +14,6 @@ from kerasish.engine.folding.folded import Folded
 from kerasish.engine.functional.host_stage import HostStageData
 from kerasish.engine.layer.layer import Layer
 from kerasish.typing import Structure
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
 
 
 def folded_layers(model: Layer) -> list[Folded]:
@@ -59,7 +56,7 @@ def _is_object_array(x: Any) -> bool:
 
 
 def read_structures(
-    model: Model, read: Callable[[list[Folded], Any], Any], x: Structure
+    model: Layer, read: Callable[[list[Folded], Any], Any], x: Structure
 ) -> Structure:
     """Let the folded layers of a model read inputs, which may build layers; return the result.
 
@@ -73,7 +70,8 @@ def read_structures(
     """
     known = {id(v) for v in model.trainable_variables}
     result = read(folded_layers(model), x)
-    if model.optimizer is not None and model.optimizer.built:
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and optimizer.built:
         new = [v.path for v in model.trainable_variables if id(v) not in known]
         if new:
             raise ValueError(
