@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 import warnings
 
 import numpy as np
@@ -248,3 +249,24 @@ def test_data_parallel_training_computes_sparse_batches_whole(engine):
             model.fit(X, Y, verbose=0, shuffle=False)
             ends.append(model.predict(X, verbose=0))
     np.testing.assert_allclose(*ends, rtol=1e-4, atol=1e-6)
+
+
+def test_a_step_holds_each_weight_once_and_its_shape_is_read_without_a_copy():
+    before = config.backend()
+    config.set_backend("static")
+    try:
+        model = a_model(width=20_000)
+        kernel = model.layers[0].kernel
+        size = 4 * kernel.size
+        x = scipy.sparse.random(40, 20_000, 0.001, "csr", dtype="float32", random_state=0)
+        model.fit(x, Y[:40], verbose=0)
+        tracemalloc.start()
+        try:
+            assert (kernel.shape, kernel.dtype, kernel.ndim) == ((20_000, 8), "float32", 2)
+            assert tracemalloc.get_traced_memory()[1] < size / 4
+            model.fit(x[:20], Y[:20], verbose=0)  # compiles a step of another shape
+            assert tracemalloc.get_traced_memory()[0] < size * 0.9
+        finally:
+            tracemalloc.stop()
+    finally:
+        config.set_backend(before)
