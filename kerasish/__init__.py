@@ -99,7 +99,7 @@ def __dir__() -> list[str]:
     """Return the public names, and those that every module has."""
     own = {
         name
-        for name, value in globals().items()
+        for name, value in list(globals().items())
         if name[0] != "_" and getattr(value, "__module__", "").startswith(__name__)
     }
     return sorted(own.union(_MODULES, (name for name in globals() if name[:2] == "__")))

@@ -6,7 +6,13 @@ import os
 import subprocess
 import sys
 
+import numpy as np
 import pytest
+
+import kerasish
+from kerasish import config
+from kerasish.backends.static.engine import COMPILED_PLANS
+from kerasish.backends.static.lowering import recurrent
 
 FOLDER = "/proc/self/task"
 PROGRAM = """
@@ -108,3 +114,50 @@ def test_a_training_takes_no_more_threads_than_it_may(settings, expected):
     if settings.get("limit") and "loaded" not in settings and len(os.sched_getaffinity(0)) < 2:
         pytest.skip("NumPy's BLAS has one thread here: its limit cannot be seen")
     assert new_threads(**settings) == expected
+
+
+def _lstm(units, steps=6, rows=8):
+    kerasish.utils.set_random_seed(0)
+    model = kerasish.Sequential(
+        [kerasish.Input((steps, 3)), kerasish.layers.LSTM(units), kerasish.layers.Dense(1)]
+    )
+    model.compile("sgd", "mse")
+    return model, np.random.default_rng(0).normal(size=(rows, steps, 3)).astype("float32")
+
+
+def _plans(model, kind):
+    return [e.compiled_plan for e in model.training_program.step(kind).executables()]
+
+
+def test_one_thread_runs_a_small_recurrence_and_gives_the_same_bits(monkeypatch):
+    """Threads would meet in each time step, and wait there beside busy processes."""
+    config.set_backend("static")
+    results = {}
+    for limit in (recurrent.STEP_FLOPS, 0):
+        monkeypatch.setattr(recurrent, "STEP_FLOPS", limit)
+        COMPILED_PLANS.clear()
+        with config.using_threads(2):
+            model, x = _lstm(32, steps=40, rows=32)
+            results[limit] = model.predict_on_batch(x)
+            (plan,) = _plans(model, "predict")
+            assert plan.threads == (1 if limit else None)
+            recurrence = next(u for u in plan.units if u.name == "lstm")
+            assert recurrence.threads == 1 or not limit
+            if limit:
+                assert all(getattr(u, "threads", 1) == 1 for u in plan.units)
+    COMPILED_PLANS.clear()
+    np.testing.assert_array_equal(*results.values())
+
+
+def test_training_and_large_steps_choose_by_their_work():
+    config.set_backend("static")
+    with config.using_threads(2):
+        model, x = _lstm(32)
+        model.train_on_batch(x, np.zeros((8, 1), "float32"))
+        assert _plans(model, "train")[0].threads is None
+        large, x = _lstm(256, steps=2, rows=32)  # 17 MFLOP in each time step
+        large.predict_on_batch(x)
+        assert _plans(large, "predict")[0].threads is None
+        dense = kerasish.Sequential([kerasish.Input((3,)), kerasish.layers.Dense(1)])
+        dense.predict_on_batch(np.ones((2, 3), "float32"))
+        assert _plans(dense, "predict")[0].threads is None

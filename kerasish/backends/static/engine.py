@@ -22,6 +22,7 @@ from kerasish.backends.static.lowering.compiled_plan import (
     UndecidedUpdateError,
 )
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
+from kerasish.backends.static.lowering.recurrent import is_short_recurrence
 from kerasish.backends.static.lowering.slow_units import advice
 from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.machine import native
@@ -307,7 +308,8 @@ class CompiledCall:
         arrays = {value: v.buffer.array for value, v in buffers.items()}
         self.executable: Executable | Interpreted
         if isinstance(plan, CompiledPlan):
-            self.executable = Executable(plan, arrays, answers)
+            with config.using_threads(plan.threads):
+                self.executable = Executable(plan, arrays, answers)
         else:
             conditions = list(zip(self.asked, answers))
             self.executable = Interpreted(graph, arrays, plan.updates, eager.kernel, conditions)
@@ -365,7 +367,10 @@ class CompiledCall:
                 report = partial(_report, self._name, self.traced.paths, self.traced_graph)
             inside = Settings(level, watch, report)
             kernel_of = kernels(eager.kernel, inside)
-            compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked)
+            alone = 1 if not self._training and is_short_recurrence(graph) else None
+            with config.using_threads(alone):
+                compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked)
+            compiled_plan.threads = alone
             compiled_plan.traced = traced_values(self.traced_graph)
             if report is not None:
                 report(compiled_plan.units)

@@ -50,6 +50,7 @@ class CompiledPlan:
         plan: offsets into the arena.
         sizes: key -> bytes, for everything in the arena.
         lock: must be held while records are made from the units.
+        threads: 1 where one thread runs all of it; None: each unit chooses by its work.
         traced: the values of the trace that this was made of, in order.
     """
 
@@ -63,6 +64,7 @@ class CompiledPlan:
     ) -> None:
         self.conditions = tuple(conditions)
         self.traced: list[Value] = []
+        self.threads: int | None = None
         builder = Builder(graph, kernel_of)
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.units: list[Unit] = builder.build()
