@@ -141,8 +141,6 @@ class Dense(QuantizedKernelLayer, LowRankKernel, KernelLayer):
 
     def quantized_call(self, inputs: Tensor, training: bool | None = None) -> Tensor:
         """Compute the result with quantized weights."""
-        if isinstance(inputs, SparseTensor):
-            inputs = inputs.todense()  # quantized rows have a scale each
         bias = self.bias
         if self.weight_format == "float8":
             x = self.float8_product(inputs, self._kernel, ops.matmul, training)

@@ -157,6 +157,34 @@ def test_a_model_is_quantized_by_name():
         model.quantize("int4", filters=["none"])
 
 
+@pytest.mark.parametrize("mode", list(cases.MODES))
+def test_onnx_and_archives(mode, tmp_path):
+    pytest.importorskip("onnx", reason="the package onnx is not installed")
+    runtime = pytest.importorskip("onnxruntime", reason="onnxruntime is not installed")
+    model, x = cases.model_of(keras), cases.model_inputs()
+    model.quantize(config=cases.config_of(mode, quantizers))
+    expected = model.predict(x, verbose=0)
+    model.export(tmp_path / "model.onnx", verbose=False)
+    session = runtime.InferenceSession(str(tmp_path / "model.onnx"))
+    (y,) = session.run(None, {session.get_inputs()[0].name: x})
+    close(y, expected, mode)
+    model.export(tmp_path / "model", verbose=False)
+    close(keras.saving.load_archive(tmp_path / "model").serve(x), expected, mode)
+
+
+def test_the_summary_says_bytes_by_dtype():
+    model, lines = cases.model_of(keras), []
+    model.summary(print_fn=lines.append)
+    assert "By dtype" not in lines[0]
+    model.quantize("int8")
+    model.summary(print_fn=lines.append)
+    sizes = {"float32": 0, "int8": 0}
+    for v in model.weights:
+        sizes[v.dtype] += v.numpy().nbytes
+    float_, small = (f"{kind} {size:.2f} B" for kind, size in sizes.items())
+    assert f" By dtype: {float_}, {small}" in lines[1] or f"{small}, {float_}" in lines[1]
+
+
 def test_what_cannot_be_quantized():
     dense = layers.Dense(3)
     with pytest.raises(ValueError, match="build the layer or call it on data first"):

@@ -259,9 +259,20 @@ def print_summary(
         parts[0] = ("Total params", [*every, *slots])
         parts.append(("Optimizer params", slots))
     text += [f" {name}: {count(v):,} ({size_text(v)})" for name, v in parts]
+    text += _dtype_line(every)
     if work is not None:
         text.append(_batch_line(layers, work, batch_size))
     (print_fn or print)("\n".join(text))
+
+
+def _dtype_line(variables: Sequence[Any]) -> list[str]:
+    """Return a line with the memory of each dtype, where there are several."""
+    kinds: dict[str, list[Any]] = {}
+    for v in variables:
+        kinds.setdefault(v.latest.dtype, []).append(v)
+    if len(kinds) < 2:
+        return []
+    return [" By dtype: " + ", ".join(f"{kind} {size_text(v)}" for kind, v in kinds.items())]
 
 
 def _worker(model: Model, batch_size: int) -> Callable[[Any], tuple[int, int] | None]:

@@ -111,8 +111,10 @@ def unpack(packed: TensorLike, units: int, bits: int = 4, signed: bool = True) -
     x = as_tensor(packed)
     if bits == 8:
         return x
-    low, high = bitwise_and(x, 15), bitwise_and(right_shift(x, 4), 15)
-    both = [subtract(bitwise_xor(part, 8), 8) if signed else part for part in (low, high)]
+    halves = cast(x, "uint8")  # without a sign, which ONNX could not shift
+    both = [bitwise_and(halves, 15), right_shift(halves, 4)]
+    if signed:
+        both = [subtract(bitwise_xor(cast(part, "int8"), 8), 8) for part in both]
     pairs = stack(both, -1)
     size = x.shape[-1]
     flat = reshape(pairs, (*x.shape[:-1], -1 if size is None else 2 * size))
