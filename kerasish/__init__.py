@@ -102,7 +102,7 @@ def __dir__() -> list[str]:
         for name, value in list(globals().items())
         if name[0] != "_" and getattr(value, "__module__", "").startswith(__name__)
     }
-    return sorted(own.union(_MODULES, (name for name in globals() if name[:2] == "__")))
+    return sorted(own.union(_MODULES, (name for name in [*globals()] if name[:2] == "__")))
 
 
 def version() -> str:

@@ -4,9 +4,9 @@ The functions of Keras 2 (`backend.mean`, `backend.int_shape`, ...) are found he
 from `kerasish.legacy`.
 """
 
-from importlib import import_module
 from typing import Any
 
+from kerasish import legacy
 from kerasish.config import backend as backend
 from kerasish.config import epsilon as epsilon
 from kerasish.config import floatx as floatx
@@ -44,7 +44,6 @@ def is_int_dtype(dtype: object) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    legacy = import_module("kerasish.legacy")
     if name.startswith("_") or not hasattr(legacy, name):
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(legacy, name)
