@@ -76,7 +76,10 @@ if TYPE_CHECKING:
     from kerasish import visualization as visualization
     from kerasish import wrappers as wrappers
 else:
-    _ON_FIRST_USE = ("applications", "distribution", "testing", "visualization", "wrappers")
+    _ON_FIRST_USE = (
+        "applications", "distribution", "estimator", "media", "testing", "visualization",
+        "wrappers",
+    )  # fmt: skip
     _look_up = _explain(__name__)
 
     def __getattr__(name: str) -> Any:

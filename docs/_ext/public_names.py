@@ -20,10 +20,10 @@ ROOT = Path(__file__).resolve().parents[2]
 # In this order a name that several modules offer gets its page: the first module has it.
 FIRST = (
     "", "layers", "models", "losses", "metrics", "optimizers", "optimizers.schedules", "callbacks",
-    "data", "datasets", "fold", "ops", "ops.nn", "ops.numpy", "ops.linalg", "ops.image", "random",
-    "autodiff", "activations", "initializers", "regularizers", "constraints", "wrappers",
-    "wrappers.sklearn", "saving", "export", "utils", "visualization", "config", "dtype_policies",
-    "mixed_precision", "tree", "testing", "errors",
+    "data", "datasets", "fold", "media", "estimator", "ops", "ops.nn", "ops.numpy", "ops.linalg",
+    "ops.image", "random", "autodiff", "activations", "initializers", "regularizers",
+    "constraints", "wrappers", "wrappers.sklearn", "saving", "export", "utils", "visualization",
+    "config", "dtype_policies", "mixed_precision", "tree", "testing", "errors",
 )  # fmt: skip
 
 # Names without an underscore that packages share among themselves, and Keras does not have.

@@ -31,6 +31,9 @@ def defaults(layers: type | Sequence[type], **arguments: Any) -> Iterator[None]:
         **arguments: constructor arguments of each of them. An object (an initializer, a
             regularizer) is shared by the layers.
 
+    Returns:
+        A context manager.
+
     Raises:
         TypeError: something is no layer class, or has no such argument.
 
