@@ -15,8 +15,8 @@ import keras
 
 sys.modules["kerasish"] = keras  # the same lines, on Keras
 
-from python_model_losses import losses_of
-from python_models import MODELS
+from python_model_losses import losses_of  # noqa: E402
+from python_models import MODELS  # noqa: E402
 
 
 def main() -> None:
