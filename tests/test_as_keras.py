@@ -58,7 +58,7 @@ print(type(model).__module__.partition(".")[0])
 """
 MISSING = {
     "keras.nothing": "kerasish has no name 'nothing' there",
-    "keras.layers.TFSMLayer": "write the layer with kerasish.ops",
+    "keras.layers.TFSMLayer": "TFSMLayer is not supported",
     "tensorflow.matmul": "kerasish.ops.matmul may serve",
     "tensorflow.random.normal": "kerasish.random.normal may serve",
     "tensorflow.estimator": "not for the rest of TensorFlow",

@@ -31,6 +31,7 @@ from kerasish.typing import (
     ActivationLike,
     AnyTensor,
     Array,
+    Config,
     ConstraintLike,
     InitializerLike,
     RegularizerLike,
@@ -41,6 +42,7 @@ from kerasish.typing import (
 )
 
 if TYPE_CHECKING:
+    from kerasish.quantizers.configs import QuantizationConfig
     from kerasish.tensor import Tensor
 
 
@@ -86,7 +88,7 @@ class Dense(QuantizedKernelLayer, LowRankKernel, KernelLayer):
         *,
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
-        quantization_config: None = None,
+        quantization_config: QuantizationConfig | Config | None = None,
         **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(**options)
@@ -196,7 +198,7 @@ class Embedding(QuantizedEmbeddingLayer):
         weights: Sequence[Array] | Array | None = None,
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
-        quantization_config: None = None,
+        quantization_config: QuantizationConfig | Config | None = None,
         **kwargs: Unpack[EmbeddingOptions],
     ) -> None:
         length = kwargs.pop("input_length", None)

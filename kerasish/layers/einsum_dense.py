@@ -15,10 +15,11 @@ from kerasish.layers.quantized_float8 import float8_bias
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.signatures import Unpack, with_options
-from kerasish.typing import ActivationLike, Shape
+from kerasish.typing import ActivationLike, Config, Shape
 
 if TYPE_CHECKING:
     from kerasish.initializers.initializer import Initializer
+    from kerasish.quantizers.configs import QuantizationConfig
     from kerasish.tensor import Tensor
 
 
@@ -68,8 +69,8 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
         *,
         lora_rank: int | None = None,
         lora_alpha: float | None = None,
-        gptq_unpacked_column_size: None = None,
-        quantization_config: None = None,
+        gptq_unpacked_column_size: int | None = None,
+        quantization_config: QuantizationConfig | Config | None = None,
         **options: Unpack[KernelOptions],
     ) -> None:
         super().__init__(**options)

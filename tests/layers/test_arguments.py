@@ -218,3 +218,10 @@ def test_wrong_arguments_of_a_family_are_named():
 def test_an_activation_that_takes_more_than_a_tensor_is_refused(make):
     with pytest.raises(ValueError, match=r"it takes x, threshold, default_value\. .* lambda x:"):
         make("threshold")
+
+
+def test_a_misspelled_argument_gets_a_suggestion():
+    with pytest.raises(TypeError, match=r"Did you mean 'activation'\?"):
+        layers.Dense(3, activaton="relu")
+    with pytest.raises(TypeError, match=r"\['quux'\]; it takes \[.*\]\.$"):
+        layers.Dense(3, quux=1)

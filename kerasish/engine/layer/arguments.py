@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import functools
 import inspect
 from typing import TYPE_CHECKING, Any
@@ -76,10 +77,12 @@ def _legacy_shape(layer: Any, kwargs: dict[str, Any]) -> Any:
     if shape is None and "input_dim" in kwargs:
         shape = (batch_size, kwargs.pop("input_dim"))
     if kwargs:
+        taken = [n for n in _signature(layer.__class__).parameters if n not in ("self", "kwargs")]
+        near = [difflib.get_close_matches(n, [*taken, *_BASE_ARGUMENTS], n=1) for n in kwargs]
+        hints = " or ".join(repr(names[0]) for names in near if names)
         raise TypeError(
-            f"{type(layer).__name__}: unexpected argument(s) {sorted(kwargs)}; it takes "
-            f"{[n for n in _signature(layer.__class__).parameters if n not in ('self', 'kwargs')]} "
-            f"and {list(_BASE_ARGUMENTS)}."
+            f"{type(layer).__name__}: unexpected argument(s) {sorted(kwargs)}; it takes {taken} "
+            f"and {list(_BASE_ARGUMENTS)}.{f' Did you mean {hints}?' if hints else ''}"
         )
     return None if shape is None else tuple(shape)
 
