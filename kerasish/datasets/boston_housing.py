@@ -21,5 +21,8 @@ def load_data(
 
     Shape:
         x: (n, 13); y: (n,).
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP
     """
     return split_file("boston_housing", path, test_split, seed)
