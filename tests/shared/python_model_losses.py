@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from typing import Any
 from unittest import mock
@@ -19,6 +20,7 @@ def losses_of(keras: Any, cls: Any) -> list[float]:
     numbers = itertools.count()
     original = keras.layers.Dense.__init__
 
+    @functools.wraps(original)  # what reads the signature meanwhile may keep it
     def construct(self: Any, *args: Any, **kwargs: Any) -> None:
         number = next(numbers)  # of the layer: Keras asks an initializer more than once
 
