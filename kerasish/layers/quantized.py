@@ -19,7 +19,7 @@ from kerasish.ops.networks.quantized import (
 )
 from kerasish.quantizers.configs import QuantizationConfig, resolve
 from kerasish.tensor import to_numpy
-from kerasish.typing import Array
+from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor, Variable
@@ -49,7 +49,7 @@ class QuantizedLayer(LowRankLayer):
     # --- quantizing ----------------------------------------------------------------------------
 
     def quantize(
-        self, mode: str | None = None, type_check: bool = True, config: Any = None
+        self, mode: str | None = None, type_check: bool = True, config: Structure = None
     ) -> None:
         """Replace the layer's large weight by small integers and scales.
 
@@ -102,7 +102,7 @@ class QuantizedLayer(LowRankLayer):
         """Replace the float weights; subclasses say how."""
         raise NotImplementedError(f"{self.display_name()} does not say how it is quantized.")
 
-    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Any = None) -> None:
+    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Structure = None) -> None:
         """Make the variables of a mode; subclasses say which.
 
         Args:
@@ -112,7 +112,7 @@ class QuantizedLayer(LowRankLayer):
         """
         raise NotImplementedError(f"{self.display_name()} has no variables for mode {mode!r}.")
 
-    def config_for(self, mode: str) -> Any:
+    def config_for(self, mode: str) -> Structure:
         """Return the config of the quantization: what was given, or what the dtype policy says."""
         if self.quantization_config is not None:
             return self.quantization_config
@@ -188,7 +188,7 @@ class QuantizedLayer(LowRankLayer):
         raise NotImplementedError(f"{self.display_name()} merges no quantized weight.")
 
     @loaded_by_number(unless="lora_enabled")
-    def load_own_variables(self, store: Any) -> None:
+    def load_own_variables(self, store: Structure) -> None:
         """Set the variables from `store`; LoRA starts at a product of zero again."""
         super().load_own_variables(store)
 
@@ -220,7 +220,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         """Return the kernel's axes over which products are summed."""
         return (0,)
 
-    def rows_of(self, inputs: Any) -> Any:
+    def rows_of(self, inputs: Array) -> Array:
         """Return inputs as rows (..., inputs of the kernel as a matrix)."""
         return inputs
 
@@ -228,21 +228,21 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         """Return (inputs, units) of the kernel of this shape."""
         return shape[0], shape[1]
 
-    def as_matrix(self, kernel: Any) -> Any:
+    def as_matrix(self, kernel: Array) -> Array:
         """Return the kernel as a matrix."""
         return kernel
 
-    def as_kernel(self, matrix: Any) -> Any:
+    def as_kernel(self, matrix: Array) -> Array:
         """Return what `as_matrix` was given."""
         return matrix
 
-    def scale_of_result(self, scale: Any) -> Any:
+    def scale_of_result(self, scale: Array) -> Array:
         """Return the scales of a kernel, sizes of 1 along `reduced_axes`, as files hold them."""
         return scale[0]
 
     # --- quantizing ----------------------------------------------------------------------------
 
-    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Any = None) -> None:
+    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Structure = None) -> None:
         """Make the variables of a mode.
 
         Args:
@@ -302,7 +302,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
             if variable is not None:
                 variable.assign(array)
 
-    def quantized_arrays(self, kernel: Array, config: Any) -> dict[str, Array]:
+    def quantized_arrays(self, kernel: Array, config: Structure) -> dict[str, Array]:
         """Return name -> array of the variables that stand for a float kernel."""
         if config.mode == "int8":
             axes = self.reduced_axes()
@@ -334,7 +334,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
 
     # --- the weights as floats -----------------------------------------------------------------
 
-    def integer_kernel(self) -> Any:
+    def integer_kernel(self) -> Array:
         """Return the kernel's integers in its own shape; of GPTQ and AWQ its floats."""
         if self.weight_format in ("gptq", "awq"):
             return self.as_kernel(self.calibrated_matrix())
@@ -355,7 +355,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         _, columns = self.matrix_sizes(self._adapted_shape)
         return dequantize(self.packed_matrix(), scale, zero, columns, block, bits)
 
-    def packed_matrix(self) -> Any:
+    def packed_matrix(self) -> Array:
         """Return the integers as they lie in memory, as a matrix."""
         return self.as_matrix(self._kernel) if self.weight_format == "int8" else self._kernel
 
@@ -369,11 +369,11 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         scale = ops.reshape(scale, (1, columns))
         return scale, ops.zeros((1, columns), "int8"), max(rows, 1), bits
 
-    def scales_of_columns(self) -> Any:
+    def scales_of_columns(self) -> Array:
         """Return the scales (units,) of a kernel with one scale a column."""
         return self.kernel_scale
 
-    def merged(self) -> Any:
+    def merged(self) -> Array:
         """Return the kernel: floats, or integers where it is quantized and LoRA is off."""
         if self.weight_format in ("", "float8"):
             return super().merged()
@@ -429,14 +429,14 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         return ops.cast(y, rows.dtype)
 
 
-def _default_axis(quantizer: Any, axes: tuple[int, ...]) -> Any:
+def _default_axis(quantizer: Structure, axes: tuple[int, ...]) -> Array:
     """Return a quantizer of weights, which shares a scale along `axes` where it names none."""
     if getattr(quantizer, "axis", axes) is not None:
         return quantizer
     return lambda x, to_numpy: quantizer(x, axis=axes, to_numpy=to_numpy)
 
 
-def integer_product(rows: Tensor, matrix: Any, scales: Any, quantizer: Any) -> Tensor:
+def integer_product(rows: Tensor, matrix: Array, scales: Structure, quantizer: Structure) -> Tensor:
     """Return rows @ (matrix / scales), with rows quantized on the way.
 
     The gradient is that of the product with floats: rounding is passed straight through.
@@ -449,12 +449,12 @@ def integer_product(rows: Tensor, matrix: Any, scales: Any, quantizer: Any) -> T
     """
 
     @ops.custom_gradient
-    def product(x: Tensor) -> Any:
+    def product(x: Tensor) -> Array:
         q, scale = quantizer(x, axis=-1)
         y = ops.cast(integer_matmul(q, matrix), x.dtype)
         result = ops.divide(y, ops.multiply(scales, scale))
 
-        def gradient(*args: Any, upstream: Any = None) -> Tensor:
+        def gradient(*args: Any, upstream: Structure = None) -> Tensor:
             g = args[0] if upstream is None else upstream
             floats = ops.divide(ops.cast(matrix, g.dtype), scales)
             return ops.matmul(g, ops.transpose(floats))

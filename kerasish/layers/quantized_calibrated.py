@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish import dtype_policies, ops, quantizers
 from kerasish.engine.layer.layer import Layer
 from kerasish.ops.networks.quantized import unpack
+from kerasish.typing import Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor, Variable
@@ -36,7 +37,7 @@ class CalibratedLayer(Layer):
         def drop_weight(self, variable: Variable) -> None:
             """Forget a variable whose place quantized ones take."""
 
-    def build_calibrated(self, mode: str, rows: int, columns: int, policy: Any) -> None:
+    def build_calibrated(self, mode: str, rows: int, columns: int, policy: Structure) -> None:
         """Make the variables of GPTQ and AWQ, which lie as (units, inputs)."""
         packed = -(-columns // 2) if policy.weight_bits == 4 else columns
         groups = 1 if policy.group_size == -1 else -(-rows // policy.group_size)
@@ -64,7 +65,7 @@ class CalibratedLayer(Layer):
             w = ops.divide(w, ops.expand_dims(self.awq_scales, -1))
         return w
 
-    def take_rounded(self, config: Any, rounded: Any) -> None:
+    def take_rounded(self, config: Structure, rounded: Structure) -> None:
         """Replace the float kernel by what GPTQ or AWQ made of it.
 
         Args:

@@ -10,6 +10,7 @@ import numpy as np
 from kerasish import ops
 from kerasish.layers.quantized import QuantizedKernelLayer
 from kerasish.ops.arrays.einsum import read_letters
+from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -87,20 +88,20 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
         rows = math.prod(shape[a] for a in reduced)
         return rows, math.prod(s for a, s in enumerate(shape) if a not in reduced)
 
-    def as_matrix(self, kernel: Any) -> Any:
+    def as_matrix(self, kernel: Array) -> Array:
         """Return the kernel as a matrix (inputs, units)."""
         sizes = self.matrix_sizes(tuple(kernel.shape))
         if isinstance(kernel, np.ndarray):
             return kernel.transpose(self.matrix_order()).reshape(sizes)
         return ops.reshape(ops.transpose(kernel, self.matrix_order()), sizes)
 
-    def as_kernel(self, matrix: Any) -> Any:
+    def as_kernel(self, matrix: Array) -> Array:
         """Return what `as_matrix` was given."""
         order, shape = self.matrix_order(), self._adapted_shape
         turned = ops.reshape(matrix, tuple(shape[a] for a in order))
         return ops.transpose(turned, tuple(order.index(a) for a in range(len(order))))
 
-    def scale_of_result(self, scale: Any) -> Any:
+    def scale_of_result(self, scale: Array) -> Array:
         """Return the scales of a kernel of 8 bits so that they broadcast to the result."""
         letters = self.kernel_letters()
         kept = [a for a, c in enumerate(letters.kernel) if c in letters.free]
@@ -111,7 +112,7 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
         sizes = iter(turned.shape)
         return turned.reshape([next(sizes) if c in own else 1 for c in letters.result])
 
-    def scales_of_columns(self) -> Any:
+    def scales_of_columns(self) -> Array:
         """Return the scales (units,) of a kernel with one scale a column."""
         if self.weight_format != "int8":
             return self.kernel_scale
@@ -123,7 +124,7 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
         )
         return ops.reshape(turned, (-1,))
 
-    def rows_of(self, inputs: Any) -> Any:
+    def rows_of(self, inputs: Array) -> Array:
         """Return inputs as rows (..., inputs of the kernel as a matrix)."""
         letters = letters_of(self.equation, len(inputs.shape), len(self._kernel.shape))
         if not letters.plain:
@@ -163,7 +164,7 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
         return ops.einsum(self.equation, inputs, ops.cast(kernel, inputs.dtype))
 
 
-def rounded(x: Tensor, quantizer: Any, axes: list[int]) -> Tensor:
+def rounded(x: Tensor, quantizer: Structure, axes: list[int]) -> Tensor:
     """Return x as its quantized numbers stand for it; the gradient passes straight through.
 
     Args:
@@ -173,10 +174,10 @@ def rounded(x: Tensor, quantizer: Any, axes: list[int]) -> Tensor:
     """
 
     @ops.custom_gradient
-    def round_trip(x: Tensor) -> Any:
+    def round_trip(x: Tensor) -> Array:
         q, scale = quantizer(x, axis=tuple(axes))
 
-        def gradient(*args: Any, upstream: Any = None) -> Tensor:
+        def gradient(*args: Any, upstream: Structure = None) -> Tensor:
             return args[0] if upstream is None else upstream
 
         return ops.divide(ops.cast(q, x.dtype), scale), gradient

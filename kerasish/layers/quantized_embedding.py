@@ -11,7 +11,7 @@ from kerasish.layers.quantized import INT4_RANGE, QuantizedLayer, _default_axis
 from kerasish.ops.networks.quantized import unpack
 from kerasish.quantizers.configs import QuantizationConfig
 from kerasish.tensor import to_numpy
-from kerasish.typing import Array
+from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -24,7 +24,7 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
     _embeddings: Any
     output_dim: int
 
-    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Any = None) -> None:
+    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Structure = None) -> None:
         """Make the variables of a mode.
 
         Args:
@@ -57,7 +57,7 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
             if variable is not None:
                 variable.assign(array)
 
-    def quantized_arrays(self, table: Array, config: Any) -> dict[str, Array]:
+    def quantized_arrays(self, table: Array, config: Structure) -> dict[str, Array]:
         """Return name -> array of the variables that stand for a table of floats."""
         if config.mode == "int4" and config.blocks:
             q, scale, zero = quantizers.abs_max_quantize_grouped_with_zero_point(
@@ -81,13 +81,13 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
 
     # --- rows ----------------------------------------------------------------------------------
 
-    def picked_rows(self, indices: Any) -> Tensor:
+    def picked_rows(self, indices: Array) -> Tensor:
         """Return the rows of the table at `indices`, as floats."""
         rows = ops.take(self._embeddings, indices, axis=0)
         if not self.weight_format:
             return rows
 
-        def pick(table: Any) -> Tensor:
+        def pick(table: Array) -> Tensor:
             return ops.take(table, indices, axis=0)
 
         return self._floats(rows, pick(self.embeddings_scale), pick)
@@ -97,7 +97,7 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
         scale = ops.convert_to_tensor(self.embeddings_scale)
         return self._floats(self._embeddings, scale, ops.convert_to_tensor)
 
-    def _floats(self, rows: Any, scale: Any, pick: Any) -> Tensor:
+    def _floats(self, rows: Array, scale: Array, pick: Structure) -> Tensor:
         """Return (..., size of a row) of floats.
 
         Args:
@@ -119,7 +119,7 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
             )
         return ops.multiply(ops.subtract(q, zero), scale)
 
-    def merged(self) -> Any:
+    def merged(self) -> Array:
         """Return the table: floats, or integers where it is quantized and LoRA is off."""
         if not self.weight_format:
             return super().merged()

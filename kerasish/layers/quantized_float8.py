@@ -9,6 +9,7 @@ from kerasish import ops, quantizers
 from kerasish.engine.layer.layer import Layer
 from kerasish.ops.networks.quantized import round_mantissa
 from kerasish.quantizers.float8 import largest_float8
+from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor, Variable
@@ -45,7 +46,7 @@ class Float8Layer(Layer):
                 setattr(self, f"{part}_{name}", variable)
 
     def float8_product(
-        self, inputs: Tensor, kernel: Any, multiply: Callable[[Tensor, Tensor], Tensor],
+        self, inputs: Tensor, kernel: Array, multiply: Callable[[Tensor, Tensor], Tensor],
         training: bool | None,
     ) -> Tensor:  # fmt: skip
         """Return the product of rounded factors.
@@ -64,12 +65,14 @@ class Float8Layer(Layer):
         y = multiply(factors[0], factors[1])
         return self._with_rounded_gradient(y)
 
-    def _rounded_factor(self, x: Any, scale: Any, history: Any, training: bool) -> Tensor:
+    def _rounded_factor(
+        self, x: Structure, scale: Array, history: Structure, training: bool
+    ) -> Tensor:
         dtype = self.compute_dtype
 
         @ops.custom_gradient
-        def rounded(x: Tensor, scale: Tensor, history: Tensor) -> Any:
-            def gradient(*args: Any, upstream: Any = None) -> Any:
+        def rounded(x: Tensor, scale: Tensor, history: Tensor) -> Array:
+            def gradient(*args: Any, upstream: Structure = None) -> Array:
                 g = args[0] if upstream is None else upstream
                 if not training:
                     return g, None, None
@@ -83,8 +86,8 @@ class Float8Layer(Layer):
         dtype = self.compute_dtype
 
         @ops.custom_gradient
-        def passed(y: Tensor, scale: Tensor, history: Tensor) -> Any:
-            def gradient(*args: Any, upstream: Any = None) -> Any:
+        def passed(y: Tensor, scale: Tensor, history: Tensor) -> Array:
+            def gradient(*args: Any, upstream: Structure = None) -> Array:
                 g = args[0] if upstream is None else upstream
                 arriving = quantizers.quantize_and_dequantize(g, scale, BACKWARD, dtype)
                 return arriving, *_next(g, scale, history, BACKWARD)
@@ -103,7 +106,7 @@ def _next(x: Tensor, scale: Tensor, history: Tensor, dtype: str) -> tuple[Tensor
     )
 
 
-def float8_bias(bias: Any, compute_dtype: str) -> Any:
+def float8_bias(bias: Structure, compute_dtype: str) -> Array:
     """Return the bias; of float32 layers rounded to bfloat16, as in Keras."""
     if compute_dtype != "float32":
         return bias

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -15,6 +15,7 @@ from kerasish.signatures import Unpack
 from kerasish.tensor import to_numpy
 from kerasish.typing import (
     AnyTensor,
+    Array,
     ConstraintLike,
     DTypeLike,
     InitializerLike,
@@ -87,7 +88,7 @@ class ReversibleEmbedding(Embedding):
 
     # --- quantization --------------------------------------------------------------------------
 
-    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Any = None) -> None:
+    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Structure = None) -> None:
         """Make the variables of a mode, also of the other table where it is not tied.
 
         Args:
@@ -122,7 +123,7 @@ class ReversibleEmbedding(Embedding):
         for name, array in arrays.items():
             getattr(self, f"reverse_{name}").assign(array.T)
 
-    def reverse_table(self) -> Any:
+    def reverse_table(self) -> Array:
         """Return the table (size of a row, rows) that scores are computed with, as floats."""
         if not self.weight_format:
             return ops.transpose(self.embeddings) if self.tie_weights else self.reverse_embeddings

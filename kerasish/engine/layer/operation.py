@@ -268,7 +268,7 @@ class Operation(Watched):
         self.name = name_for(self, name)
         self.inbound_nodes: list[Node] = []
 
-    def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
+    def quantized_call(self, *args: Any, **kwargs: Any) -> Structure:
         """Compute the result with quantized weights; classes that have such weights override this.
 
         Raises:

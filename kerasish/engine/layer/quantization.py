@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish.dtype_policies import DTypePolicyMap
+from kerasish.typing import Structure
 
 if TYPE_CHECKING:
     from kerasish.dtype_policies import DTypePolicy
@@ -33,7 +34,7 @@ class QuantizationMixin:
         return own[self._path] if isinstance(own, DTypePolicyMap) else own
 
     def quantize(
-        self, mode: str | None = None, type_check: bool = True, config: Any = None
+        self, mode: str | None = None, type_check: bool = True, config: Structure = None
     ) -> None:
         """Quantize the layer's weights; layers that can override this.
 
@@ -47,7 +48,7 @@ class QuantizationMixin:
             " Embedding and ReversibleEmbedding can."
         )
 
-    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Any = None) -> None:
+    def quantized_build(self, shape: tuple[int, ...], mode: str, config: Structure = None) -> None:
         """Make the variables of a mode; layers that can be quantized override this.
 
         Args:
@@ -62,7 +63,7 @@ class QuantizationMixin:
             f"{self.display_name()}: {type(self).__name__} has no quantized weights."
         )
 
-    def quantized_call(self, *args: Any, **kwargs: Any) -> Any:
+    def quantized_call(self, *args: Any, **kwargs: Any) -> Structure:
         """Compute the result with quantized weights; layers that can be quantized override this.
 
         Raises:

@@ -13,6 +13,7 @@ import numpy as np
 from kerasish import ops
 from kerasish.quantizers.configs import resolve
 from kerasish.tensor import to_numpy
+from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
     from kerasish.engine.layer.layer import Layer
@@ -23,10 +24,10 @@ class QuantizedModelMixin:
     """The part of a model that quantizes its layers; mixed into `Model`."""
 
     def quantize(  # Keras's order: a layer's type_check comes second
-        self: Any,
+        self: Structure,
         mode: str | None = None,
-        config: Any = None,
-        filters: Any = None,
+        config: Structure = None,
+        filters: Structure = None,
         type_check: bool = True,
         **kwargs: Any,
     ) -> None:
@@ -64,7 +65,12 @@ class QuantizedModelMixin:
 
 
 def quantize_model(
-    model: Model, mode: Any, config: Any, filters: Any, type_check: bool, **kwargs: Any
+    model: Model,
+    mode: Structure,
+    config: Structure,
+    filters: Structure,
+    type_check: bool,
+    **kwargs: Any,
 ) -> None:
     """Quantize the layers of a model; see `Model.quantize`."""
     if kwargs:
@@ -87,14 +93,14 @@ def quantize_model(
         warnings.warn(f"quantize: nothing was quantized: {reasons}", stacklevel=3)
 
 
-def _chosen(model: Model, filters: Any) -> Iterator[Layer]:
+def _chosen(model: Model, filters: Structure) -> Iterator[Layer]:
     """Yield the layers with weights of their own that are to be quantized."""
     for layer in model.flatten_layers(include_self=False):
         if getattr(layer, "quantizes", False) and _passes(layer, filters):
             yield layer
 
 
-def _passes(layer: Layer, filters: Any) -> bool:
+def _passes(layer: Layer, filters: Structure) -> bool:
     if filters is None:
         return True
     if callable(filters):
@@ -106,7 +112,7 @@ def _passes(layer: Layer, filters: Any) -> bool:
 # --- GPTQ and AWQ -------------------------------------------------------------------------------
 
 
-def _calibrate(model: Model, config: Any, filters: Any) -> None:
+def _calibrate(model: Model, config: Structure, filters: Structure) -> None:
     """Quantize the blocks of a model one after the other, each for the results of those before."""
     structure = config.quantization_layer_structure
     structure = structure or model.get_quantization_layer_structure(config.mode)
@@ -135,7 +141,7 @@ def _calibrate(model: Model, config: Any, filters: Any) -> None:
         samples = [block(x) for x in samples]
 
 
-def _products(block: Layer, filters: Any) -> Iterator[Any]:
+def _products(block: Layer, filters: Structure) -> Iterator[Any]:
     for layer in block.flatten_layers(include_self=True):
         modes = getattr(layer, "quantization_modes", ())
         if vars(type(layer)).get("quantizes") and "gptq" in modes and _passes(layer, filters):
@@ -147,10 +153,10 @@ def _collecting(layers: list[Any]) -> Iterator[dict[int, tuple[Any, int]]]:
     """Return layer's id -> (sum of x^T x over its inputs' rows x, number of rows), as calls add."""
     squares: dict[int, tuple[Any, int]] = {id(layer): (0.0, 0) for layer in layers}
 
-    def watched(layer: Any) -> Any:
+    def watched(layer: Structure) -> Array:
         call = layer.call
 
-        def noting(inputs: Any, *args: Any, **kwargs: Any) -> Any:
+        def noting(inputs: Array, *args: Any, **kwargs: Any) -> Array:
             rows = np.asarray(to_numpy(layer.rows_of(inputs)), "float64")
             rows = rows.reshape(-1, rows.shape[-1])
             total, count = squares[id(layer)]
@@ -168,7 +174,7 @@ def _collecting(layers: list[Any]) -> Iterator[dict[int, tuple[Any, int]]]:
             object.__delattr__(layer, "call")
 
 
-def _samples(config: Any) -> list[Any]:
+def _samples(config: Structure) -> list[Any]:
     """Return the first examples of the config's data, each as a batch of one."""
     if config.dataset is None:
         raise ValueError(f"quantize: {config.mode!r} needs data; give dataset=... in the config.")
