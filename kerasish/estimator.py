@@ -17,7 +17,7 @@ from kerasish.engine import Input, Model
 from kerasish.metrics.metric import Metric
 from kerasish.saving.latest import latest
 from kerasish.tensor import Tensor, convert, to_numpy
-from kerasish.typing import PathLike, Structure
+from kerasish.typing import AnyTensor, OptimizerLike, PathLike, Structure
 
 _MOST_FILES = 5  # kept in the folder of a model
 
@@ -59,8 +59,8 @@ class EstimatorSpec:
 
     mode: str
     predictions: Structure = None
-    loss: Any = None
-    optimizer: Any = None
+    loss: AnyTensor | None = None
+    optimizer: OptimizerLike | None = None
     eval_metric_ops: Mapping[str, tuple[Metric, Any, Any]] = field(default_factory=dict)
 
 

@@ -84,7 +84,7 @@ class Folded(Layer):
         self._table = Table()
         self.built = True
 
-    def visit(self, structure: Any) -> Structure:
+    def visit(self, structure: Structure) -> Structure:
         """Return the function's result for one structure; subclasses define it.
 
         Args:
@@ -121,7 +121,7 @@ class Folded(Layer):
             structures = self.pack(structures)
         return super().__call__(structures, **kwargs)
 
-    def call(self, structures: Any) -> Structure:
+    def call(self, structures: Structure) -> Structure:
         """Run the packed calls."""
         assert self._table.root is not None
         results = run(structures, self._table, self.display_name())
@@ -257,7 +257,7 @@ class Folded(Layer):
 
     # --- the reference --------------------------------------------------------------------------
 
-    def one_by_one(self, structures: Iterable[Any], training: bool | None = None) -> Any:
+    def one_by_one(self, structures: Iterable[Any], training: bool | None = None) -> Structure:
         """Return the same results without batching: each call runs at once, on one row.
 
         Python in the function sees numbers here, and a debugger stops at them.
