@@ -1,5 +1,5 @@
 """Translating dates: sequences of any length, attention, sampled softmax
-=======================================================================
+======================================================================
 
 An encoder and a decoder read a date as people write it and say it as ISO 8601 does: "the third of
 march nineteen hundred and ninety-seven" and "3 Mar 97" both become 1997-03-03.

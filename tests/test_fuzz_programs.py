@@ -154,16 +154,19 @@ def test_what_is_equal_and_what_is_not():
 
 
 def test_few_numbers_are_left_undefined():
-    """Only overflow of a training that goes on, and correlations of a constant."""
+    """Only overflow of a training, and correlations of a constant."""
     program = mean_program()
     nan, inf, big, one = np.float32([np.nan, np.inf, 2e30, 1.0])
 
-    def counts(name, a, b, program=program):
-        return bool(compare_module._is_defined(program, name, np.array(a), np.array(b)))
+    def counts(name, a, b, program=program, diverged=False):
+        return bool(compare_module._is_defined(program, name, np.array(a), np.array(b), diverged))
 
     assert not counts("more logs[0]", nan, -inf) and not counts("more weights[0] k", inf, big)
     assert counts("more logs[0]", nan, one) and counts("more weights[0] k", one, one)
-    assert counts("weights[0] k", nan, inf) and counts("forward[0]", inf, big)
+    assert not counts("weights[0] k", nan, inf) and counts("forward[0]", inf, big)
+    assert not counts("weights[0] k", nan, one, diverged=True)
+    assert counts("weights[0] k", inf, one, diverged=True)
+    assert counts("gradients[0]", nan, one, diverged=True)
     goal = dataclasses.replace(program.goals[0], metrics=("metrics.PearsonCorrelation()",))
     constant = dataclasses.replace(program, goals=(goal,))
     assert not counts("training logs[0]", nan, np.float32(1e-8), constant)

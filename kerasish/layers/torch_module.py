@@ -153,7 +153,7 @@ class TorchModuleWrapper(Layer):
         Raises:
             ValueError: the config holds the module as a pickle, as files do: that would be code.
         """
-        if isinstance(config.get("module"), str):
+        if not hasattr(config.get("module"), "named_parameters"):
             raise ValueError(
                 f'TorchModuleWrapper "{config.get("name")}" holds its module as a pickle. kerasish '
                 "runs no code from files. Make the model in Python, with the module, and call "

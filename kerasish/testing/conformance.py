@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Sequence
@@ -40,8 +42,9 @@ def check_backend(name: str, rtol: float = 1e-4, atol: float = 1e-5) -> list[str
     """
     backend = backends.get(name)
     passed, failed = [], []
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what users would hear, not what is right or wrong
+    # What users would hear and read, not what is right or wrong.
+    with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
         for title, check in _checks(backend, name, rtol, atol):
             try:
                 check()

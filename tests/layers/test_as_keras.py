@@ -29,13 +29,16 @@ _DRAWN = "draws at random how much is changed; tests/layers/test_augmentation.py
 # Layers without recorded facts, and why.
 WITHOUT: dict[str, str] = {
     "AugMix": _DRAWN,
+    "FlaxLayer": "calls Flax; tests/layers/test_other_frameworks.py",
     "InputLayer": "computes nothing",
+    "JaxLayer": "calls JAX; tests/layers/test_other_frameworks.py",
     "Lambda": "computes what the user's function does",
     "Layer": "the base of all layers",
     "Pipeline": "calls other layers in turn; tests/layers/test_augmentation.py",
     "RandAugment": _DRAWN,
     "RandomColorJitter": "calls layers that have facts, by amounts drawn at random",
     "RandomElasticTransform": _DRAWN,
+    "TorchModuleWrapper": "calls PyTorch; tests/layers/test_other_frameworks.py",
     "Wrapper": "the base of wrapping layers",
 }
 

@@ -13,10 +13,12 @@ from kerasish.errors import ShapeError
 from kerasish.ops.basic.arithmetic import multiply, subtract
 from kerasish.ops.basic.bits import bitwise_and, bitwise_xor, right_shift
 from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.creation import ones_like
 from kerasish.ops.basic.examples import integers
 from kerasish.ops.basic.movement import reshape, transpose
 from kerasish.ops.basic.product import matmul
-from kerasish.ops.basic.reshaping import repeat, stack
+from kerasish.ops.basic.reduce import reduce_sum
+from kerasish.ops.basic.reshaping import pad, repeat, stack
 from kerasish.ops.basic.selection import get_item
 from kerasish.ops.op import op
 from kerasish.ops.shapes import Spec, agree
@@ -155,6 +157,18 @@ def _packed_gradient(
     return matmul(g, transpose(cast(weights, g.dtype), (1, 0)))
 
 
+def _scale_gradient(
+    g: Tensor, y: Tensor, x: Tensor, packed: Tensor, scale: Tensor, zero: Tensor, **attrs: Any
+) -> Any:
+    rows, units, block = x.shape[-1], attrs["units"], attrs["block"]
+    flat, gradient = reshape(x, (-1, rows)), reshape(g, (-1, units))
+    numbers = cast(dequantize(packed, ones_like(scale), zero, **attrs), g.dtype)
+    each = multiply(matmul(transpose(flat, (1, 0)), gradient), numbers)
+    groups = scale.shape[0]
+    whole = pad(each, [(0, groups * block - rows), (0, 0)])
+    return reduce_sum(reshape(whole, (groups, block, units)), 1)
+
+
 def _none(*args: Any, **attrs: Any) -> None:
     return None
 
@@ -162,7 +176,7 @@ def _none(*args: Any, **attrs: Any) -> None:
 @op(
     "linalg",
     _packed_shape,
-    (_packed_gradient, _none, _none, _none),  # quantized weights and their scales are constants
+    (_packed_gradient, _none, _scale_gradient, _none),  # integers have no gradient
     examples=[
         (
             (
@@ -198,7 +212,7 @@ def packed_product(
         bits: 4 or 8.
 
     Returns:
-        tensor (..., units) of x's dtype. The gradient flows to x alone.
+        tensor (..., units) of x's dtype. The gradient flows to x and scale.
 
     Example:
         >>> import numpy as np
