@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
@@ -20,7 +21,7 @@ from kerasish.graph.abstract import infer, run_aside
 from kerasish.ops.shapes import Spec
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.ranks import Sharding, current_sharding
-from kerasish.tensor import Tensor, Variable, convert, wrap
+from kerasish.tensor import Tensor, Variable, convert, using_scope, wrap
 from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
@@ -134,13 +135,17 @@ class PreparationMixin:
         new = [v for v in self.model.trainable_variables if id(v) not in self._known]
         variables = [*self._at_start, *new]
         optimizer = self.require_optimizer()
-        if not optimizer.built:
-            self._build_optimizer()
-        elif not optimizer.knows(variables):
-            present = {id(v): v for v in (*optimizer.trainable_variables, *variables)}
-            ordered = [present.pop(id(v)) for v in self.model.variables if id(v) in present]
-            if not present:  # else it was built for another model, which `apply` refuses
-                optimizer.extend(ordered)
+        # Slots that begin as copies of variables take the numbers before this step, as they do
+        # where the optimizer is built before it.
+        defines = self.backend().defines_by_run
+        with using_scope(None) if defines else nullcontext():
+            if not optimizer.built:
+                self._build_optimizer()
+            elif not optimizer.knows(variables):
+                present = {id(v): v for v in (*optimizer.trainable_variables, *variables)}
+                ordered = [present.pop(id(v)) for v in self.model.variables if id(v) in present]
+                if not present:  # else it was built for another model, which `apply` refuses
+                    optimizer.extend(ordered)
         return variables
 
     def check_all_known(self) -> None:
