@@ -46,6 +46,24 @@ def test_dropout_of_more_than_2_to_the_32_elements(cuda):
     assert y[-8:].tolist() == [0 if b < 2**31 else 2 for b in far]
 
 
+def test_more_threads_than_32_bits_count(cuda, tmp_path):
+    count = 2**34 + 4096  # four elements for each thread; in files with holes
+    x, y = (
+        np.memmap(tmp_path / name, "float16", "w+", shape=count).view(type(put(0.0)))
+        for name in ("x", "y")
+    )
+    state = np.array([3, 5], "uint32")
+    x[-8:] = 1
+    Function.most = 2
+    blocks = -(-count // (4 * kernels.THREADS))
+    args = (np.uint32(2**31), np.float32(2), np.int64(count), np.int32(1))
+    kernels.launch(
+        "random", "dropout", x.dtype, blocks, (kernels.THREADS,), x, put(state), y, *args
+    )
+    far = _philox_at(state, (count - 8) // 4, 2)
+    assert y[-8:].tolist() == [0 if b < 2**31 else 2 for b in far]
+
+
 # Elements: an index of 32 bits does not reach the last ones; the grid's last block does them, the
 # first block the first ones, also by packs of 8.
 MANY = 2**31 + 8 * kernels.MOST_BLOCKS * kernels.THREADS

@@ -7,6 +7,7 @@ import pytest
 from cuda_on_cpu import DTYPES, assert_close, gradients, numbers, put, wide
 
 from kerasish import ops
+from kerasish.backends.eager.cuda import kernels as launching
 from kerasish.backends.eager.cuda import norm as kernels
 
 SHAPES = [(1, 1), (3, 7), (2, 5, 16), (130, 24), (2, 1024), (2, 1032), (1, 9001)]
@@ -134,3 +135,13 @@ def test_batch_norm_and_its_gradient(cuda, shape, dtype):
     found = kernels.batch_norm_gradient(g, x, mean, scale, gamma)
     for a, b in zip(found, gradients(f, [x, gamma, beta], wide(g))):
         assert_close(a, b, dtype, 8)
+
+
+def test_packs_are_as_wide_as_the_smallest_elements_allow(cuda):
+    """Half the columns of a pack of float16 must not be read as one, beside float32."""
+    half, single = (put(np.zeros(64, dtype)) for dtype in ("float16", "float32"))
+    aligned = [a for a in (half, single) if a.data.ptr % 16 == 0]
+    assert len(aligned) == 2
+    assert launching.packed(8, half, single) == 1
+    assert launching.packed(4, half, single) == 0
+    assert launching.packed(4, single) == 1
