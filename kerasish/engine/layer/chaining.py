@@ -57,12 +57,23 @@ def find_method(name: str) -> Callable[..., Any] | None:
     """
     if name.startswith("_") or name in _PROPERTIES or not name.islower():
         return None
+    return _method_of(name, _count())
+
+
+def _count() -> int:
+    """Return how many layers are registered: what is kept holds for as many."""
+    return len(registry.BUILTINS.get("keras.layers", ()))
+
+
+# `hasattr` asks for a method too, several times for each symbolic tensor: answers are kept.
+@functools.lru_cache(maxsize=4096)
+def _method_of(name: str, count: int) -> Callable[..., Any] | None:
     op = ops.__dict__.get(name)
     if not callable(op) or isinstance(op, type) or not _takes_tensor(op):
         op = None
     if op is not None and name in _OPS_FIRST:
         return op
-    kind = _layer_names(len(registry.BUILTINS.get("keras.layers", ()))).get(_plain(name))
+    kind = _layer_names(count).get(_plain(name))
     if kind is None:
         return op
 
@@ -91,7 +102,12 @@ def _snake(name: str) -> str:
 def no_method(tensor: Any, name: str) -> AttributeError:
     """Return the error for an attribute that a symbolic tensor does not have."""
     text = f"{type(tensor).__name__!r} object has no attribute {name!r}"
-    near = [] if name.startswith("_") else difflib.get_close_matches(name, names(), 3)
+    near = [] if name.startswith("_") else _near(name, _count())
     if near:
         text += f"; layers and ops of similar names: {', '.join(near)}"
     return AttributeError(f"{text}.")
+
+
+@functools.lru_cache(maxsize=4096)
+def _near(name: str, count: int) -> list[str]:
+    return difflib.get_close_matches(name, names(), 3)
