@@ -17,7 +17,7 @@ from kerasish.engine.folding.schedule import is_packed, pack
 from kerasish.engine.folding.table import Table
 from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
-from kerasish.engine.layer.operation import any_symbolic
+from kerasish.engine.layer.operation import any_symbolic, is_keras_tensor
 from kerasish.errors import TraceError
 from kerasish.graph.nested import Tracer
 from kerasish.ops.op import current_engine, using_engine
