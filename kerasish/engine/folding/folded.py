@@ -103,9 +103,8 @@ class Folded(Layer):
         """Return the results for a list of structures; inside a folded function, for one."""
         if context.recorder is not None:
             return self.visit(structures)
-        if any_symbolic(structures if isinstance(structures, dict) else ()) or hasattr(
-            structures, "_keras_history"
-        ):
+        named = structures if isinstance(structures, dict) else ()
+        if any_symbolic(named) or is_keras_tensor(structures):
             raise NotImplementedError(
                 f"{self.display_name()} reads Python structures, which no symbolic tensor stands "
                 "for. Use it in a Sequential model without an Input, or in a subclass of Model."
