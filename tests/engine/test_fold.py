@@ -478,28 +478,3 @@ def test_generators_and_objects_arrays():
     column = np.empty(16, object)
     column[:] = trees
     np.testing.assert_array_equal(model.predict(column, verbose=0), model.predict(trees, verbose=0))
-
-
-@pytest.mark.slow
-def test_folding_is_many_times_faster_than_one_by_one():
-    import time
-
-    trees, y = random_trees(256, seed=10, most=25), np.arange(256) % 2
-    for backend, least in (("static", 10), ("eager", 5)):
-        before = config.backend()
-        config.set_backend(backend)
-        try:
-            model = model_of(TreeNet(64))
-            model.fit(trees, y, batch_size=256, epochs=1, verbose=0)
-            start = time.process_time()
-            model.fit(trees, y, batch_size=256, epochs=4, verbose=0)
-            folded = (time.process_time() - start) / 4
-            net, top = model.layers
-            start = time.process_time()
-            for tree in trees[:32]:
-                loss = model.compute_loss(None, y[:1], top(net.one_by_one([tree])))
-                gradients_of(loss, model.trainable_variables)
-            single = (time.process_time() - start) * 8
-            assert single >= least * folded, (backend, single / folded)
-        finally:
-            config.set_backend(before)
