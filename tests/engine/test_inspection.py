@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import os
 import tracemalloc
 
 import numpy as np
@@ -12,6 +13,13 @@ import kerasish
 from kerasish import config, layers, ops
 
 NUMPY = tracemalloc.DomainFilter(True, np.lib.tracemalloc_domain)
+
+
+# Guard pages, patterns and checks are memory and records of their own; each plan has its own.
+NOT_STRICT = pytest.mark.skipif(
+    os.environ.get("KERASISH_STRICT_MEMORY", "0") not in ("", "0"),
+    reason="strict memory adds memory and records of its own",
+)
 
 
 def mlp():
@@ -56,6 +64,7 @@ def data(model, rows):
     return x, rng.integers(0, 10, rows).astype("int32")
 
 
+@NOT_STRICT
 @pytest.mark.parametrize("step", ["train", "test", "predict"])
 @pytest.mark.parametrize("make", [mlp, cnn, embedding])
 def test_memory_is_known_before_the_first_step(make, step):
@@ -177,6 +186,7 @@ def test_operations_and_bytes_of_formulas():
     assert product.result == "float32[8, 3]"
 
 
+@NOT_STRICT
 @pytest.mark.parametrize("eagerly", [False, True])
 def test_times_leave_the_training_as_it_was(eagerly):
     config.set_backend("static")
@@ -204,6 +214,7 @@ def test_control_flow_in_formulas():
     assert work["scan_along"] == 20 * 32 and work["branch"] == 32
 
 
+@NOT_STRICT
 def test_equal_models_share_a_plan_and_keep_their_own_layers():
     config.set_backend("static")
 
