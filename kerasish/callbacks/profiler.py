@@ -22,9 +22,9 @@ class Profiler(Callback):
     On the static engine a part is a record of the compiled step (a fused loop, a product), timed
     in native code; on the eager engine it is an op. Each part has its layer, the line of the
     user's code that computes it or makes its layer, its time, floating-point operations and bytes,
-    and on the static engine its share of the machine's peak: the least time that a product of so
-    many operations, or a copy of so many bytes, takes here, by the time of the part. The peaks are
-    measured once, in about a second, and kept on disk.
+    and on the static engine its share of the machine's peak: the least time that a product with
+    as many operations, or a copy of as many bytes, takes here, divided by the time of the part.
+    The peaks are measured once, in about a second, and kept on disk.
 
     The steps compute what they always do. On the static engine only the measured steps are done
     one by one; elsewhere the whole epoch in which they lie goes from batch to batch in Python.

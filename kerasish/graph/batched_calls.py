@@ -89,9 +89,9 @@ def _run(
     runners: Any, table: Array, index: Array, *rest: Any, graphs: Any, inputs: Any, outputs: Any,
     widths: tuple[int, ...], classes: int,
 ) -> list[Any]:  # fmt: skip
-    leaves, room, captured = rest[:classes], rest[classes : 2 * classes], rest[2 * classes :]
+    leaves, capacity, captured = rest[:classes], rest[classes : 2 * classes], rest[2 * classes :]
     buffers = []
-    for leaf, rows in zip(leaves, room):
+    for leaf, rows in zip(leaves, capacity):
         buffer = np.zeros((len(leaf) + len(rows), *leaf.shape[1:]), leaf.dtype)
         buffer[: len(leaf)] = leaf
         buffers.append(buffer)
@@ -110,10 +110,10 @@ def _run(
 
 
 def _shapes(table: Spec, index: Spec, *rest: Spec, classes: int, **attrs: Any) -> list[Spec]:
-    leaves, room = rest[:classes], rest[classes : 2 * classes]
+    leaves, capacity = rest[:classes], rest[classes : 2 * classes]
     return [
         Spec((leaf.shape[0] + rows.shape[0], *leaf.shape[1:]), leaf.dtype)
-        for leaf, rows in zip(leaves, room)
+        for leaf, rows in zip(leaves, capacity)
     ]
 
 
@@ -243,18 +243,18 @@ def batched_calls(
         names: what errors call the kinds.
         inputs: the number of the buffer of each argument, for each kind.
         outputs: the number of the buffer of each result, for each kind.
-        arrays: (table, index, leaves, room). A row of the table is (kind, rows, place in the index,
-            bits of the arguments in which rows repeat), int32; 0 rows: no call. At its place the
-            index, int32, holds the first row of each result, then the rows of each argument.
-            `leaves` are the given rows of each buffer, `room` has an element for each further row.
+        arrays: (table, index, leaves, capacity). A row of the table is (kind, rows, place in the
+            index, bits of the arguments in which rows repeat), int32; 0 rows: no call. At its place
+            the index, int32, holds the first row of each result, then the rows of each argument.
+            `leaves` are the given rows of each buffer; `capacity` has one element per further row.
 
     Raises:
         TraceError: a call assigns a variable.
     """
     tracer = current_engine()
     assert isinstance(tracer, Tracer)
-    table, index, leaves, room = arrays
-    most = max(a.shape[0] + b.shape[0] for a, b in zip(leaves, room))
+    table, index, leaves, capacity = arrays
+    most = max(a.shape[0] + b.shape[0] for a, b in zip(leaves, capacity))
     widths = tuple(w for i, w in enumerate(WIDTHS) if i == 0 or WIDTHS[i - 1] < most)
     inners: list[Inner] = []
     results: list[tuple[list[Value], list[Value]]] = []
@@ -285,5 +285,5 @@ def batched_calls(
         "graphs": graphs, "inputs": inputs, "outputs": outputs, "widths": widths,
         "classes": len(leaves),
     }  # fmt: skip
-    entering = [table, index, *leaves, *room, *captured.values()]
+    entering = [table, index, *leaves, *capacity, *captured.values()]
     return _write(tracer, _forward_op(len(leaves)), entering, attrs)

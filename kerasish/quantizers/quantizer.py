@@ -111,7 +111,7 @@ def abs_max_quantize_grouped_with_zero_point(
         value_range: lowest and highest quantized number.
         dtype: dtype of the quantized tensor.
         epsilon: keeps the scale above 0 where a block is constant.
-        to_numpy: kept for Keras's sake: the work is done on the host always.
+        to_numpy: accepted as in Keras, without effect: the work is always done on the host.
 
     Returns:
         The quantized tensor, the scales and the int8 zero points (both (blocks, columns)).

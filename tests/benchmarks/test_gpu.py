@@ -216,13 +216,13 @@ def test_what_the_chip_does_not_tell_is_left_out(load, cupy, monkeypatch):
     gpu = load("gpu")
 
     def broken(*args):
-        raise RuntimeError("no room")
+        raise RuntimeError("no space")
 
     monkeypatch.setattr(load("gpu_roof"), "measure_copy", broken)
     facts = gpu.describe_run(gpu.make_parser().parse_args(["--sizes", "0.001"]))
-    assert facts["failures"] == ["copy: RuntimeError: no room"]
+    assert facts["failures"] == ["copy: RuntimeError: no space"]
     assert facts["products"]["float32"] > 0
-    assert "FAILED copy: RuntimeError: no room" in gpu.show_gpu(facts)
+    assert "FAILED copy: RuntimeError: no space" in gpu.show_gpu(facts)
     result = {"kerasish-eager": load("rounds").Measured(step=[1e-3], start={"parameters": 3})}
     workload = load("workloads").WORKLOADS["tiny"]
     assert gpu.workload_entry(workload, result, facts)["kerasish-eager"]["share_of_copy"] is None

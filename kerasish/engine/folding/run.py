@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.engine.folding.schedule import INDEX, KINDS, ROOTS, TABLE, leaf_name, room_name
+from kerasish.engine.folding.schedule import INDEX, KINDS, ROOTS, TABLE, leaf_name, result_name
 from kerasish.engine.folding.table import Call, Table
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import Abstract
@@ -44,11 +44,11 @@ def run(packed: dict[str, Any], table: Table, name: str) -> list[Tensor]:
         numbers = to_numpy(roots)
         return [parts[c].rows(numbers[:, i]) for i, c in enumerate(kinds)]
     elif isinstance(current_engine(), Tracer):
-        room = [tensors[room_name(n)] for n in range(len(classes))]
+        capacity = [tensors[result_name(n)] for n in range(len(classes))]
         calls = table.calls[: tensors[KINDS].shape[0]]
         whole = batched_calls(
             [c.function for c in calls], [c.name for c in calls], tuple(c.inputs for c in calls),
-            tuple(c.outputs for c in calls), (tensors[TABLE], tensors[INDEX], leaves, room),
+            tuple(c.outputs for c in calls), (tensors[TABLE], tensors[INDEX], leaves, capacity),
         )  # fmt: skip
         buffers = {c: whole[c] for c in kinds}
     else:

@@ -12,7 +12,7 @@ from kerasish.engine.folding.table import Table
 from kerasish.typing import Array
 
 ROOTS, TABLE, INDEX, KINDS = "a_roots", "b_calls", "c_index", "f_kinds"
-_SLACK = 1.25  # room in packed arrays, so that the next batches fit into them too
+_SLACK = 1.25  # packed arrays are this much longer than needed, so that later batches fit too
 _MOST_UNUSED = 4.0  # how many times larger than needed packed arrays may be
 
 
@@ -21,8 +21,8 @@ def leaf_name(number: int) -> str:
     return f"d_rows{number:04d}"
 
 
-def room_name(number: int) -> str:
-    """Return the key of the array that is as long as there is room for results of a class."""
+def result_name(number: int) -> str:
+    """Return the key of the array whose length is the capacity for results of a class."""
     return f"e_room{number:04d}"
 
 
@@ -75,7 +75,7 @@ def pack(records: Sequence[Record], table: Table) -> dict[str, Array]:
         result[leaf_name(number)] = whole
         next_row.append(own)
     for number in range(len(leaves)):
-        result[room_name(number)] = np.zeros(sizes[2 + len(leaves) + number], np.uint8)
+        result[result_name(number)] = np.zeros(sizes[2 + len(leaves) + number], np.uint8)
     place = 0
     for i, group in enumerate(groups):
         kind, count = int(kinds[group[0]]), len(group)
@@ -121,14 +121,14 @@ def _leaves(records: Sequence[Record], starts: Array, table: Table) -> list[tupl
 def _sizes(
     groups: Sequence[Array], kinds: Array, leaves: Sequence[Any], table: Table
 ) -> tuple[int, ...]:
-    """Return the sizes of the packed arrays: calls, index, given rows, room for results."""
-    index, room = 0, [0] * len(leaves)
+    """Return the sizes of the packed arrays: calls, index, given rows, capacity for results."""
+    index, capacity = 0, [0] * len(leaves)
     for group in groups:
         call = table.calls[int(kinds[group[0]])]
         index += len(call.outputs) + len(call.inputs) * len(group)
         for c in call.outputs:
-            room[c] += len(group)
-    needed = (len(groups), index, *(len(numbers) for numbers, _ in leaves), *room)
+            capacity[c] += len(group)
+    needed = (len(groups), index, *(len(numbers) for numbers, _ in leaves), *capacity)
     with table.lock:
         best: tuple[int, ...] | None = None
         for known in table.capacities:
@@ -142,7 +142,7 @@ def _sizes(
 
 
 def _ceiling(count: int) -> int:
-    """Return a round size with room for more than `count`; at least 1."""
+    """Return a round size above `count`; at least 1."""
     wanted = int(count * _SLACK) + (4 if count else 0)
     step = max(4, 1 << max(wanted.bit_length() - 3, 0))
     return max(1, -(-wanted // step) * step)

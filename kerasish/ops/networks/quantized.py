@@ -27,7 +27,7 @@ from kerasish.typing import AnyTensor, Array, ArrayModule, TensorLike
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
-EXACT_ROWS = 1024  # a float32 sum of so many products of int8 is exact: 1024 * 128**2 = 2**24
+EXACT_ROWS = 1024  # a float32 sum of up to 1024 products of int8 is exact: 1024 * 128**2 = 2**24
 
 
 def _integer_shape(a: Spec, b: Spec) -> Spec:

@@ -54,9 +54,9 @@ def nothing_planned(monkeypatch):
 
 
 def _put(numbers, dtype):
-    room = fake_cupy.ndarray(np.asarray(poisoned(numbers.shape, dtype_of(dtype))))
-    room._a[...] = numbers
-    return room
+    space = fake_cupy.ndarray(np.asarray(poisoned(numbers.shape, dtype_of(dtype))))
+    space._a[...] = numbers
+    return space
 
 
 def _random(shape, dtype, seed):

@@ -52,7 +52,7 @@ struct Scalar {
 };
 #endif
 
-// So many scalars make 16 bytes, the widest load.
+// Scalars per load of 16 bytes, the widest.
 #define PACK (16 / (int)sizeof(Scalar))
 
 __device__ __forceinline__ float widen(float x) { return x; }

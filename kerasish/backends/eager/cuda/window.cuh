@@ -34,8 +34,8 @@ __device__ __forceinline__ void inside(const Window& w, const Spot& spot, int* l
     for (int axis = 0; axis < 3; ++axis) {
         int start = spot.at[axis] * w.stride[axis] - w.before[axis];
         low[axis] = start < 0 ? -start : 0;
-        int room = w.in[axis] - start;
-        high[axis] = room < w.size[axis] ? room : w.size[axis];
+        int limit = w.in[axis] - start;
+        high[axis] = limit < w.size[axis] ? limit : w.size[axis];
     }
 }
 
