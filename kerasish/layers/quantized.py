@@ -99,7 +99,19 @@ class QuantizedLayer(LowRankLayer):
         self.dtype_policy = policy
 
     def quantize_weights(self, config: QuantizationConfig) -> None:
-        """Replace the float weights; subclasses say how."""
+        """Replace the large weight of floats by integers and scales."""
+        old = self.named_variable(self.adapted)
+        assert old is not None
+        arrays = self.quantized_arrays(np.asarray(to_numpy(old)), config)
+        self.drop_weight(old)
+        self.quantized_build(tuple(old.shape), config.mode, config)
+        for name, array in arrays.items():
+            variable = self.named_variable(name)
+            if variable is not None:
+                variable.assign(array)
+
+    def quantized_arrays(self, weight: Array, config: Structure) -> dict[str, Array]:
+        """Return name -> array of the variables that stand for floats; subclasses say which."""
         raise NotImplementedError(f"{self.display_name()} does not say how it is quantized.")
 
     def quantized_build(self, shape: tuple[int, ...], mode: str, config: Structure = None) -> None:
@@ -185,7 +197,10 @@ class QuantizedLayer(LowRankLayer):
 
     def merged_arrays(self) -> dict[int, Array]:
         """Return id of variable -> its array with LoRA's product merged in."""
-        raise NotImplementedError(f"{self.display_name()} merges no quantized weight.")
+        weight = np.asarray(to_numpy(self.merged()))
+        arrays = self.quantized_arrays(weight, self.quantization_config)
+        named = [(self.named_variable(name), array) for name, array in arrays.items()]
+        return {id(v): array for v, array in named if v is not None}
 
     @loaded_by_number(unless="lora_enabled")
     def load_own_variables(self, store: Structure) -> None:
@@ -285,24 +300,17 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
 
     def quantize_weights(self, config: QuantizationConfig) -> None:
         """Replace the float kernel; with float8 it stays."""
-        old = self._kernel
         if config.mode in ("gptq", "awq"):
             raise NotImplementedError(
                 f"{self.display_name()}: {config.mode!r} collects the inputs of a model's layers; "
                 "call quantize on the model."
             )
         if config.mode == "float8":
-            self.quantized_build(tuple(old.shape), config.mode, config)
-            return
-        arrays = self.quantized_arrays(np.asarray(to_numpy(old)), config)
-        self.drop_weight(old)
-        self.quantized_build(tuple(old.shape), config.mode, config)
-        for name, array in arrays.items():
-            variable = self.named_variable(name)
-            if variable is not None:
-                variable.assign(array)
+            self.quantized_build(tuple(self._kernel.shape), config.mode, config)
+        else:
+            super().quantize_weights(config)
 
-    def quantized_arrays(self, kernel: Array, config: Structure) -> dict[str, Array]:
+    def quantized_arrays(self, weight: Array, config: Structure) -> dict[str, Array]:
         """Return name -> array of the variables that stand for a float kernel."""
         if config.mode == "int8":
             axes = self.reduced_axes()
@@ -312,9 +320,9 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
                 ),
                 axes,
             )
-            q, scale = quantizer(kernel, to_numpy=True)
+            q, scale = quantizer(weight, to_numpy=True)
             return {"kernel": to_numpy(q), "kernel_scale": self.scale_of_result(to_numpy(scale))}
-        matrix = np.asarray(self.as_matrix(kernel))
+        matrix = np.asarray(self.as_matrix(weight))
         if config.blocks:
             q, scale, zero = quantizers.abs_max_quantize_grouped_with_zero_point(
                 matrix, config.block_size
@@ -381,13 +389,6 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
             return self.integer_kernel()
         product = ops.multiply(ops.matmul(*self.lora_parts("float32")), self.lora_scale)
         return ops.add(self.float_kernel(), product)
-
-    def merged_arrays(self) -> dict[int, Array]:
-        """Return id of variable -> its array with LoRA's product merged in."""
-        kernel = np.asarray(to_numpy(self.merged()))
-        arrays = self.quantized_arrays(kernel, self.quantization_config)
-        named = [(self.named_variable(name), array) for name, array in arrays.items()]
-        return {id(v): array for v, array in named if v is not None}
 
     @property
     def variable_serialization_spec(self) -> dict[str | None, list[str]]:

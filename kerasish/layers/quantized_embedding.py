@@ -46,22 +46,11 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
         self.quantization_config = config
         self.weight_format = mode
 
-    def quantize_weights(self, config: QuantizationConfig) -> None:
-        """Replace the table of floats."""
-        old = self._embeddings
-        arrays = self.quantized_arrays(np.asarray(to_numpy(old)), config)
-        self.drop_weight(old)
-        self.quantized_build(tuple(old.shape), config.mode, config)
-        for name, array in arrays.items():
-            variable = self.named_variable(name)
-            if variable is not None:
-                variable.assign(array)
-
-    def quantized_arrays(self, table: Array, config: Structure) -> dict[str, Array]:
+    def quantized_arrays(self, weight: Array, config: Structure) -> dict[str, Array]:
         """Return name -> array of the variables that stand for a table of floats."""
         if config.mode == "int4" and config.blocks:
             q, scale, zero = quantizers.abs_max_quantize_grouped_with_zero_point(
-                np.ascontiguousarray(table.T), config.block_size
+                np.ascontiguousarray(weight.T), config.block_size
             )
             more = {"embeddings_scale": to_numpy(scale).T, "embeddings_zero": to_numpy(zero).T}
             q = ops.transpose(q)
@@ -73,7 +62,7 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
                 ),
                 (-1,),
             )
-            q, scale = quantizer(table, to_numpy=True)
+            q, scale = quantizer(weight, to_numpy=True)
             more = {"embeddings_scale": to_numpy(scale)[:, 0]}
         if config.mode == "int4":
             q, _, _ = quantizers.pack_int4(q, axis=-1)
@@ -128,13 +117,6 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
             return table if self.weight_format == "int8" else unpack(table, self.output_dim, 4)
         product = ops.multiply(ops.matmul(*self.lora_parts("float32")), self.lora_scale)
         return ops.add(self.float_table(), product)
-
-    def merged_arrays(self) -> dict[int, Array]:
-        """Return id of variable -> its array with LoRA's product merged in."""
-        table = np.asarray(to_numpy(self.merged()))
-        arrays = self.quantized_arrays(table, self.quantization_config)
-        named = [(self.named_variable(name), array) for name, array in arrays.items()]
-        return {id(v): array for v, array in named if v is not None}
 
     @property
     def variable_serialization_spec(self) -> dict[str | None, list[str]]:
