@@ -368,8 +368,9 @@ class CompiledCall:
             inside = Settings(level, watch, report)
             kernel_of = kernels(eager.kernel, inside)
             alone = 1 if not self._training and is_short_recurrence(graph) else None
+            at_once = native.get_threads()
             with config.using_threads(alone):
-                compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked)
+                compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked, at_once)
             compiled_plan.threads = alone
             compiled_plan.traced = traced_values(self.traced_graph)
             if report is not None:

@@ -35,6 +35,7 @@ from kerasish.backends.static.codegen.driver_code import (
     CALL_DNNL,
     CALL_THREADS,
     CHOOSE,
+    CONCURRENT,
     EXPECT,
     INTERRUPTED,
     OUT_OF_RANGE,
@@ -67,6 +68,8 @@ class Runtime:
         expect: block {address of a value, of what is expected there, bytes}.
         choose: block {address of numbers, how many, records for some that are not 0, how many,
             records for none, how many} (`choice_record`).
+        concurrent: block {table, how many lists of records, their addresses and lengths, statuses}
+            (`concurrent_record`).
         run_timed: like `run`, with the time before each record (see `RUN_TIMED`).
     """
 
@@ -82,6 +85,7 @@ class Runtime:
     call_copy: int
     expect: int
     choose: int
+    concurrent: int
     memmove: int
     clock_gettime: int
     words: Any = field(repr=False)
@@ -103,9 +107,10 @@ def load_runtime() -> Runtime:
 
 def _make_runtime() -> Runtime:
     texts = [PARALLEL, RUN, RUN_STEPS, CALL_DNNL, CALL_CBLAS, CALL_BLAS]
-    texts += [CALL_THREADS, CALL_COPY, EXPECT, RUN_TIMED, CHOOSE]
+    texts += [CALL_THREADS, CALL_COPY, EXPECT, RUN_TIMED, CHOOSE, CONCURRENT]
     compiled = compile_many(texts)
-    parallel, run, steps, dnnl, cblas, blas, threads, copy, expect, timed, choose = compiled
+    parallel, run, steps, dnnl, cblas, blas, threads, copy, expect, timed, *more = compiled
+    choose, concurrent = more
     words = np.zeros(TABLE_WORDS, np.int64)
     words[0] = parallel
     library = _c_library()
@@ -128,6 +133,7 @@ def _make_runtime() -> Runtime:
         call_copy=copy,
         expect=expect,
         choose=choose,
+        concurrent=concurrent,
         memmove=ctypes.cast(ctypes.memmove, pointer).value or 0,
         clock_gettime=_clock(library),
         words=words,
@@ -247,9 +253,7 @@ class Program:
         self.records = tuple(records)
         self.runtime = load_runtime()
         self.seconds = 0.0
-        self.table = np.array(
-            [(r.function, r.block.ctypes.data) for r in self.records], dtype=np.int64
-        ).reshape(-1, 2)
+        self.table = _table(self.records)
         self._failed = np.zeros(1, np.int64)
         self._call = (self.table.ctypes.data, len(self.records), self._failed.ctypes.data)
 
@@ -420,15 +424,62 @@ def choice_record(
         none: what runs if all of them are 0.
         name: for messages.
     """
-    tables = [
-        np.array([(r.function, r.block.ctypes.data) for r in records], np.int64).reshape(-1, 2)
-        for records in (some, none)
-    ]
+    tables = [_table(some), _table(none)]
     words = [numbers, count]
     for table in tables:
         words += [table.ctypes.data, len(table)]
-    keep = (tables, [*some], [*none])
+    keep = Kept(tables, [*some, *none], _threads_of([*some, *none], name))
     return Record(load_runtime().choose, np.array(words, np.int64), name, keep)
+
+
+def concurrent_record(lists: Sequence[Sequence[Record]], name: str = "") -> Record:
+    """Return a record that runs lists of records at the same time, each on a thread of its own.
+
+    Args:
+        lists: none reads or writes what another one writes. Each record uses one thread; a list
+            that fails ends there, the others run to their ends.
+        name: for messages.
+    """
+    runtime = load_runtime()
+    tables = [_table(records) for records in lists]
+    places = np.array([(t.ctypes.data, len(t)) for t in tables], np.int64)
+    statuses = np.zeros(len(tables), np.int64)
+    words = [runtime.table, len(tables), places.ctypes.data, statuses.ctypes.data]
+    keep = Kept([*tables, places, statuses], [r for records in lists for r in records], None)
+    return Record(runtime.concurrent, np.array(words, np.int64), name, keep)
+
+
+class Kept(NamedTuple):
+    """What a record of other records keeps.
+
+    Attributes:
+        arrays: the memory that its block points to.
+        records: the other records.
+        threads: the number of OpenMP threads that their library calls need; None: any.
+    """
+
+    arrays: list[Any]
+    records: list[Record]
+    threads: int | None
+
+
+def _threads_of(records: Sequence[Record], name: str) -> int | None:
+    """Return the number of threads that records need for their library calls.
+
+    Raises:
+        ValueError: they need different numbers.
+    """
+    numbers = (getattr(record.keep, "threads", None) for record in records)
+    needed = {int(threads) for threads in numbers if threads is not None}
+    if len(needed) > 1:
+        raise ValueError(f"{name}: records that run together need {sorted(needed)} threads.")
+    return needed.pop() if needed else None
+
+
+def _table(records: Sequence[Record]) -> Any:
+    """Return the addresses of functions and blocks, a row per record."""
+    pairs = [(r.function, r.block.ctypes.data) for r in records]
+    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def aligned(size: int) -> tuple[Any, int]:

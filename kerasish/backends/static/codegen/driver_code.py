@@ -131,6 +131,51 @@ nothing:
 }}"""
 )
 
+# Words: 0 the table, 1 how many lists of records run at the same time, 2 for each list its address
+# and length, 3 a word per list for its status.
+_CONCURRENT_WORDS = ("ptr table", "i64 lists", "ptr tables", "ptr statuses")
+CONCURRENT = Text(
+    _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
+    + f"""
+define internal void @SYMBOL.list(ptr %args, i64 %t, i64 %n) #0 {{
+entry:
+{words_of("args", *_CONCURRENT_WORDS)}
+  %failed = alloca i64, align 8
+  %twice = shl i64 %t, 1
+  %at = getelementptr i64, ptr %tables, i64 %twice
+  %count.at = getelementptr i64, ptr %at, i64 1
+  %records = load ptr, ptr %at, align 8
+  %count = load i64, ptr %count.at, align 8
+  %status32 = call i32 @SYMBOL.walk(ptr %records, i64 %count, ptr %failed)
+  %status = sext i32 %status32 to i64
+  %status.at = getelementptr i64, ptr %statuses, i64 %t
+  store i64 %status, ptr %status.at, align 8
+  ret void
+}}
+define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+{words_of("args", *_CONCURRENT_WORDS)}
+  %parallel = load ptr, ptr %table, align 8
+  call void %parallel(ptr @SYMBOL.list, ptr %args, i64 %lists)
+  br label %head
+head:
+  %t = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %t, %lists
+  br i1 %more, label %body, label %good
+body:
+  %status.at = getelementptr i64, ptr %statuses, i64 %t
+  %status = load i64, ptr %status.at, align 8
+  %next = add i64 %t, 1
+  %fine = icmp eq i64 %status, 0
+  br i1 %fine, label %head, label %bad
+bad:
+  %status32 = trunc i64 %status to i32
+  ret i32 %status32
+good:
+  ret i32 0
+}}"""
+)
+
 # Words: 0 records, 1 their number, 2 clock_gettime, 3 its clock, 4 two words per record and two
 # more, for the times (seconds, nanoseconds) before each record and after the last one, 5 the record
 # that failed.

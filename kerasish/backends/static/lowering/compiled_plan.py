@@ -15,6 +15,7 @@ import numpy as np
 
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.build import Builder
+from kerasish.backends.static.lowering.concurrent import concurrent
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
     Place,
@@ -41,6 +42,7 @@ class CompiledPlan:
         kernel_of: op -> NumPy kernel, for ops without native code.
         conditions: the outputs of the graph that must have certain values, or else the run ends
             before any variable has changed.
+        at_once: how many independent recurrences may run at the same time.
 
     Attributes:
         units: the units in execution order.
@@ -61,14 +63,15 @@ class CompiledPlan:
         updates: Sequence[tuple[Value, Value]],
         kernel_of: Callable[[Any], Callable[..., Any]],
         conditions: Sequence[Value] = (),
+        at_once: int = 1,
     ) -> None:
         self.conditions = tuple(conditions)
         self.traced: list[Value] = []
         self.threads: int | None = None
         builder = Builder(graph, kernel_of)
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
-        self.units: list[Unit] = builder.build()
         self.aliases = builder.aliases
+        self.units: list[Unit] = concurrent(builder.build(), self.root, at_once)
         self._buffer_of = {v: v for v in buffers}
         self.constants: dict[Value, Place] = {}
         self._keep: list[Any] = []

@@ -46,6 +46,8 @@ def make_exchange(node: Node) -> Unit | None:
 class GatherUnit(Unit):
     """The array that the ranks' segments make together."""
 
+    movable = False
+
     def __init__(self, node: Node, group: Group, calls: NativeCalls) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
         self.group, self.calls = group, calls
@@ -77,6 +79,8 @@ class ExchangeUnit(Unit):
     Attributes:
         exchange: the calls and loops that it is made of.
     """
+
+    movable = False
 
     def __init__(self, node: Node, group: Group, calls: NativeCalls) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)

@@ -23,6 +23,8 @@ LONG_FLOPS, LONG_BYTES = 1e6, 1 << 18  # a unit that does, or writes, as much is
 class _PhaseUnit(Unit):
     """A part of an exchange. Its memory is shared by all parts."""
 
+    movable = False
+
     def __init__(
         self, exchange: Exchange, requests: Any, what: str,
         reads: Sequence[Value] = (), writes: Sequence[Value] = (), parts: bool = True,

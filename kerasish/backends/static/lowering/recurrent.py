@@ -114,7 +114,12 @@ class RepeatedProduct:
 
 
 class RecurrentUnit(Unit):
-    """The base of the forward and backward units: sizes, scratch memory, loops over a time step."""
+    """The base of the forward and backward units: sizes, scratch memory, loops over a time step.
+
+    Attributes:
+        alone: whether one thread runs the time steps.
+        step_flops: the number of operations of all time steps.
+    """
 
     def __init__(self, node: Node) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
@@ -140,7 +145,8 @@ class RecurrentUnit(Unit):
             self._offsets[name] = total
             total += _round(numbers * SIZE)
         self.scratch = max(total, 64)
-        self.flops = sum(p.primitive.flops for p in products) * self.steps
+        self.alone = short and self.threads == 1
+        self.flops = self.step_flops = sum(p.primitive.flops for p in products) * self.steps
 
     @property
     def units(self) -> int:
@@ -150,6 +156,14 @@ class RecurrentUnit(Unit):
     def kernels(self) -> list[Any]:
         """Return the loop of a time step."""
         return [self.kernel]
+
+    def parts(self, locate: Locate) -> tuple[list[Record], list[Record], list[Record]]:
+        """Return the records before the time steps, those of the time steps, and those after."""
+        raise NotImplementedError(f"{type(self).__name__} makes no records.")
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the records in the order in which they run."""
+        return [record for part in self.parts(locate) for record in part]
 
     def _start(self, locate: Locate, weights: Place) -> list[Record]:
         at = self.base = locate(("scratch", self)).address
@@ -231,10 +245,10 @@ class ForwardUnit(RecurrentUnit):
         result = kernel("float32", masked=self.masked, mask_dtype="float32", **options)
         self._finish(result, product, **({"s": self.n * 3 * u} if gated else {}))
 
-    def records(self, locate: Locate) -> list[Record]:
-        """Return the records of all steps."""
-        result = self._start(locate, locate(self.reads[1]))
-        return result + getattr(self, f"_{self.kind}")(locate)
+    def parts(self, locate: Locate) -> tuple[list[Record], list[Record], list[Record]]:
+        """Return the reordering of the weights, and the records of all steps."""
+        first = self._start(locate, locate(self.reads[1]))
+        return first, getattr(self, f"_{self.kind}")(locate), []
 
     def _whole(self, x: Place, out: Place) -> list[Record]:
         """Return the record that copies the inputs of all steps; with a mask each step copies."""
@@ -332,12 +346,12 @@ class BackwardUnit(RecurrentUnit):
         self._finish(result, product, spare=-(-spare // SIZE), **sizes)
         self.flops += sum(p.flops for p in weights)
 
-    def records(self, locate: Locate) -> list[Record]:
-        """Return the records of all steps, the last step first, then the weights' gradient."""
+    def parts(self, locate: Locate) -> tuple[list[Record], list[Record], list[Record]]:
+        """Return the reordering, all steps, the last one first, and the weights' gradient."""
         by_name = dict(zip(self._names(), self.reads))
         self.places = {name: locate(v) for name, v in by_name.items()}
-        result = self._start(locate, self.places["recurrent"])
-        return result + getattr(self, f"_{self.kind}")(locate)
+        first = self._start(locate, self.places["recurrent"])
+        return first, *getattr(self, f"_{self.kind}")(locate)
 
     def kernels(self) -> list[Any]:
         """Return the loop of a time step, and the sum for one that is left out."""
@@ -408,7 +422,7 @@ class BackwardUnit(RecurrentUnit):
         """Return the address for the gradient by the state before time step t."""
         return self._buffer(f"{name}{t % 2}") if t else last.address
 
-    def _simple_rnn(self, locate: Locate) -> list[Record]:
+    def _simple_rnn(self, locate: Locate) -> tuple[list[Record], list[Record]]:
         dx, weights, first = (locate(v) for v in self.writes)
         states, g, dz = self._sequence("states"), self._sequence("g"), self._rows(dx, self.units)
         result, dh = [], self._zero()
@@ -420,9 +434,9 @@ class BackwardUnit(RecurrentUnit):
             left_out = [self._zeros_at(dz[t], self.units), self._sum(dh, g[t], past)]
             result += self._where_counted(locate, t, counted, left_out)
             dh = past
-        return result + self._gradient_of_weights(locate, dx.address, weights)
+        return result, self._gradient_of_weights(locate, dx.address, weights)
 
-    def _lstm(self, locate: Locate) -> list[Record]:
+    def _lstm(self, locate: Locate) -> tuple[list[Record], list[Record]]:
         dx, weights, first, first_c = (locate(v) for v in self.writes)
         cells, g, g_cells = (self._sequence(name) for name in ("cells", "g", "g_cells"))
         gates, dz = self._sequence("gates", 4 * self.units), self._rows(dx, 4 * self.units)
@@ -439,9 +453,9 @@ class BackwardUnit(RecurrentUnit):
             left_out.append(self._sum(dc, g_cells[t], past_c))
             result += self._where_counted(locate, t, counted, left_out)
             dh, dc = past, past_c
-        return result + self._gradient_of_weights(locate, dx.address, weights)
+        return result, self._gradient_of_weights(locate, dx.address, weights)
 
-    def _gru(self, locate: Locate) -> list[Record]:
+    def _gru(self, locate: Locate) -> tuple[list[Record], list[Record]]:
         dx, weights, bias, first = (locate(v) for v in self.writes)
         width = 3 * self.units
         states, g = self._sequence("states"), self._sequence("g")
@@ -459,10 +473,10 @@ class BackwardUnit(RecurrentUnit):
             left_out.append(self._sum(dh, g[t], past))
             result += self._where_counted(locate, t, counted, left_out)
             dh = past
-        result += self._gradient_of_weights(locate, all_s.address, weights)
+        after = self._gradient_of_weights(locate, all_s.address, weights)
         rows = Buffer(int(self._ones.ctypes.data), self._ones.nbytes)
         ends = {"a": rows, "b": Buffer(*all_s), "out": Buffer(bias.address, bias.nbytes)}
-        return [*result, self._library(self._more[0], ends)]
+        return result, [*after, self._library(self._more[0], ends)]
 
 
 def make_recurrent(node: Node) -> Unit | None:

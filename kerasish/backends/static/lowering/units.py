@@ -16,6 +16,7 @@ from kerasish.backends.static.codegen.driver import (
     callback_record,
     load_runtime,
 )
+from kerasish.backends.static.onednn.primitive import threads_block
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.plan import Lifetime, Plan, plan_memory
 from kerasish.ops import dtypes
@@ -54,9 +55,12 @@ class Unit:
         workspace_bytes: the size of that memory.
         fills_workspace: whether this unit fills it.
         flops: the number of operations, for reports.
+        movable: whether it may run at another time, as long as it runs before its readers and after
+            what it reads; False where Python or another process notices the order.
     """
 
     native = True
+    movable = True
     flops = 0.0
     workspace_key: Any = None
     workspace_bytes = 0
@@ -115,6 +119,7 @@ class PythonUnit(Unit):
     """An op without native code: its NumPy kernel runs between native stretches."""
 
     native = False
+    movable = False
 
     def __init__(self, node: Node, kernel: Callable[..., Any]) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
@@ -140,6 +145,8 @@ class PythonUnit(Unit):
 
 class EffectUnit(Unit):
     """An op that runs for its effect: a record of the native program calls its kernel."""
+
+    movable = False
 
     def __init__(self, node: Node, kernel: Callable[..., Any]) -> None:
         super().__init__(node.op.name, node.inputs, ())
@@ -178,6 +185,13 @@ def copy_record(source: Place, target: Place, name: str = "copy") -> Record:
     runtime = load_runtime()
     words = [runtime.memmove, target.address, source.address, min(source.nbytes, target.nbytes)]
     return Record(runtime.call_copy, np.array(words, np.int64), name)
+
+
+def threads_records(count: int) -> list[Record]:
+    """Return the record that sets OpenMP's number of threads, if there is an OpenMP."""
+    block = threads_block(count)
+    call = load_runtime().call_threads
+    return [Record(call, block, "threads")] if len(block) else []
 
 
 def plan_units(

@@ -19,7 +19,6 @@ from kerasish.backends.static.codegen.driver import (
     aligned,
     callback_record,
     condition_record,
-    load_runtime,
 )
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import (
@@ -29,10 +28,10 @@ from kerasish.backends.static.lowering.units import (
     PythonUnit,
     Unit,
     place_of,
+    threads_records,
     view_of,
 )
 from kerasish.backends.static.machine import native
-from kerasish.backends.static.onednn.primitive import threads_block
 from kerasish.backends.static.strict import memory as strict_memory
 from kerasish.backends.static.strict import records as strict_records
 from kerasish.graph.ir import Value
@@ -203,20 +202,14 @@ def _with_threads(records: Sequence[Record]) -> list[Record]:
     if native.available():
         return list(records)
     usual = native.openmp_threads()
-    runtime = load_runtime()
-    now, result = usual, []
-
-    def change(count: int) -> None:
-        block = threads_block(count)
-        if len(block):
-            result.append(Record(runtime.call_threads, block, "threads"))
-
+    now = usual
+    result: list[Record] = []
     for record in records:
         wanted = getattr(record.keep, "threads", None)
         if wanted is not None and wanted != now:
-            change(wanted)
+            result += threads_records(wanted)
             now = wanted
         result.append(record)
     if now != usual:
-        change(usual)
+        result += threads_records(usual)
     return result
