@@ -18,6 +18,7 @@ from kerasish.callbacks.message import say
 from kerasish.callbacks.nan_tracer import Origin, find_origin
 from kerasish.callbacks.state_checks import check_values, is_count
 from kerasish.callbacks.values import plain
+from kerasish.optimizers.division import gathered
 from kerasish.ranks import writes_here
 from kerasish.typing import Array, TensorLike
 
@@ -239,8 +240,9 @@ class NaNAutopsy(Callback):
         )
         updates = int(np.asarray(model.optimizer.iterations))
         self.finding = Finding(origin, epoch, number, updates, data_rows, self.filepath)
-        if writes_here():
-            _write(self.filepath, model, batch, self.finding)
+        with gathered(model.optimizer, "NaNAutopsy"):
+            if writes_here():
+                _write(self.filepath, model, batch, self.finding)
         model.stop_training = True
         text = f"{self.finding}. Replay: {self.filepath}"
         if self.raise_error:
@@ -275,7 +277,7 @@ class NaNAutopsy(Callback):
         batch = tuple(_filled(part, arrays) for part in head["batch"])
         program = model.training_program
         program.prepare("train", *batch)
-        variables = _variables(model)
+        variables = _variables(model, whole=True)
         shapes = [[list(v.shape), v.dtype] for v in variables]
         if shapes != head["variables"]:
             raise ValueError(
@@ -420,10 +422,17 @@ def _copied(x: Array) -> Array:
 # --- states and files -----------------------------------------------------------------------------
 
 
-def _variables(model: Model) -> list[Any]:
-    """Return all variables that a training step may read or change, each once."""
+def _variables(model: Model, whole: bool = False) -> list[Any]:
+    """Return all variables that a training step may read or change, each once.
+
+    Args:
+        model: the model.
+        whole: the optimizer's slots as files hold them; False: what this process holds of them.
+    """
     metrics = [v for m in model.metrics for v in m.variables]
-    every = [*model.variables, *metrics, *model.optimizer.variables]
+    optimizer = model.optimizer
+    every = [*model.variables, *metrics]
+    every += optimizer.whole_variables if whole else optimizer.variables
     return list({id(v): v for v in every}.values())
 
 
@@ -470,7 +479,7 @@ def _finite_weights(model: Model) -> bool:
 
 def _write(path: str, model: Model, batch: tuple[Any, ...], finding: Finding) -> None:
     """Write the state before the step, its batch and the finding."""
-    variables = _variables(model)
+    variables = _variables(model, whole=True)
     arrays = {f"variable/{i}": _plain_array(v.numpy()) for i, v in enumerate(variables)}
     skeleton = []
     for name, part in zip(("x", "y", "sample_weight"), batch):

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.checkpoint import checked_frequency
 from kerasish.callbacks.resume import Resume
-from kerasish.ranks import from_writer, writes_here
+from kerasish.errors import ResumeError
+from kerasish.ranks import divides_slots, from_writer, writes_here
 
 if TYPE_CHECKING:
     from kerasish.callbacks.callback import Callback
@@ -63,6 +64,13 @@ class BackupAndRestore(Resume):
     def begin(self, calls: Callback, data: Data, seed: int, epoch: int) -> tuple[int, int]:
         """Take the callbacks; return the (epoch, batch) to start at."""
         if self._past is None:
+            if divides_slots() and from_writer(lambda: os.path.exists(self._path(RECORD))):
+                raise ResumeError(
+                    f"BackupAndRestore: the backup in {self.backup_dir!r} is Keras's, which rank 0 "
+                    "alone reads, but the optimizer's slots are divided among the ranks "
+                    "(shard_optimizer=True). Call model.load_weights() on all ranks before fit(), "
+                    "and name another folder."
+                )
             epoch = from_writer(lambda: self._epoch_of_keras(epoch))
         return super().begin(calls, data, seed, epoch)
 

@@ -61,6 +61,9 @@ class Callback:
         everywhere: whether the hooks are called on every rank of data-parallel training. If False,
             as for callbacks that write files or print, they are called on rank 0 alone. All ranks
             see equal logs. All ranks are given the same callbacks.
+        saves_optimizer: whether hooks save the model, with the optimizer's slots. Where ranks
+            divide these (`DataParallel(shard_optimizer=True)`), all ranks call `model.save()`
+            together, so such hooks are called on every rank; rank 0 writes.
 
     Example:
         >>> class Greet(Callback):
@@ -73,6 +76,7 @@ class Callback:
     params: dict[str, Any] | None = None
     every_batch: bool = True
     everywhere: bool = True
+    saves_optimizer: bool = False
     _model: Any = None
     # The attributes that a checkpoint must keep so that a resumed training gives the same result.
     _state: tuple[str, ...] = ()

@@ -12,7 +12,7 @@ from kerasish.callbacks.callback import HOOKS, Callback, Logs, has_hook
 from kerasish.callbacks.foreign import ForeignCallback, is_callback, label_of
 from kerasish.callbacks.history import History
 from kerasish.callbacks.progress import ProgbarLogger
-from kerasish.ranks import writes_here
+from kerasish.ranks import divides_slots, writes_here
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
@@ -234,7 +234,9 @@ def checked(callback: object) -> Callback:
 
 def acts(callback: Callback) -> bool:
     """Whether the hooks of `callback` are called in this process."""
-    return callback.everywhere or writes_here()
+    if callback.everywhere or writes_here():
+        return True
+    return callback.saves_optimizer and divides_slots()
 
 
 def answers(callback: Callback, hook: str) -> bool:

@@ -16,6 +16,8 @@ from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
 from kerasish.callbacks.state_checks import is_count, is_number, is_text, list_of, maybe
 from kerasish.callbacks.values import plain
+from kerasish.optimizers.division import gathered
+from kerasish.ranks import writes_here
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
@@ -52,6 +54,7 @@ class ModelCheckpoint(Monitor):
     """
 
     everywhere = False
+    saves_optimizer = True
 
     _state = ("best", "_batches_since", "_last_batch", "_epoch", "_kept")
     _checks = {
@@ -128,7 +131,7 @@ class ModelCheckpoint(Monitor):
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         super().on_train_begin(logs)
-        if self._has_fields():  # else the next save clears the one name there is
+        if self._has_fields() and writes_here():  # else the next save clears the one name there is
             self.model.remove_partial_saves(self.filepath)
 
     def on_epoch_begin(self, epoch: int, logs: Logs | None = None) -> None:
@@ -166,14 +169,17 @@ class ModelCheckpoint(Monitor):
         better = self._judge(epoch, path, logs) if self.save_best_only else ""
         if better is None:
             return
-        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
+        if writes_here():
+            os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         outdated = self._keep(path)
         if self.background:
             self._thread.wait()
-            self._thread.start(partial(self._write, self._copied(), path, outdated))
+            with gathered(self.model.optimizer, "ModelCheckpoint") as writes:
+                if writes:
+                    self._thread.start(partial(self._write, self._copied(), path, outdated))
         else:
             self._write(self.model, path, outdated)
-        if self.verbose > 0:
+        if self.verbose > 0 and writes_here():
             done = "is being saved" if self.background else "saved"
             say(f"Epoch {epoch + 1}: {better}{done} to {path}")
 
@@ -200,7 +206,7 @@ class ModelCheckpoint(Monitor):
             model.save_weights(path, overwrite=True)
         else:
             model.save(path, overwrite=True)
-        for old in outdated:
+        for old in outdated if writes_here() else ():
             with contextlib.suppress(FileNotFoundError):  # deleted by the run before the crash
                 os.remove(old)
 
@@ -229,7 +235,7 @@ class ModelCheckpoint(Monitor):
             return "" if self.best is None else None
         old = self.best
         if not self._is_improvement(value, old):
-            if self.verbose > 0:
+            if self.verbose > 0 and writes_here():
                 say(f"Epoch {epoch + 1}: {self.monitor} {value:.5g} is not better than {old:.5g}")
             return None
         self.best = value

@@ -33,6 +33,7 @@ class ForeignCallback(Callback):
         self.callback = callback
         self.every_batch = getattr(callback, "every_batch", True)
         self.everywhere = getattr(callback, "everywhere", True)
+        self.saves_optimizer = getattr(callback, "saves_optimizer", False)
         for hook in HOOKS:
             method = getattr(callback, hook, None)
             if callable(method) and not _does_nothing(method, hook):

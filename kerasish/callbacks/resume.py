@@ -22,7 +22,8 @@ from kerasish.callbacks.training_state import (
     state_variables,
 )
 from kerasish.errors import ResumeError
-from kerasish.ranks import from_writer, writes_here
+from kerasish.optimizers.division import gathered
+from kerasish.ranks import divides_slots, from_writer, writes_here
 from kerasish.tensor import using_scope
 from kerasish.typing import Logs, PathLike
 
@@ -288,7 +289,8 @@ class Resume(Callback):
         """
         past = self._past
         assert past is not None
-        values, random = list(capture(self._variables).values()), random_state()
+        own = state_variables(self.model, whole=False)
+        values, random = list(capture(own).values()), random_state()
         try:
             if data is not None:
                 data.go_to(past["first"], past["epoch"], past["batch"], self._redraw_epoch,
@@ -296,7 +298,7 @@ class Resume(Callback):
             self._put_back(past)
         except BaseException:
             with using_scope(None):
-                for variable, value in zip(self._variables, values):
+                for variable, value in zip(own, values):
                     variable.assign(value)
             set_random_state(random)
             raise
@@ -344,8 +346,11 @@ class Resume(Callback):
         Raises:
             OSError: the previous state could not be written.
         """
-        if not writes_here():
-            return False
+        if divides_slots():  # all ranks save together, when the one that writes says so
+            return from_writer(lambda: self._is_due(batches))
+        return writes_here() and self._is_due(batches)
+
+    def _is_due(self, batches: int) -> bool:
         self._thread.check()
         self._batches += batches
         now = time.perf_counter()
@@ -362,8 +367,11 @@ class Resume(Callback):
 
     def save(self, epoch: int, batch: int, logs: Logs | None = None) -> None:
         """Save the state, on the rank that writes; `epoch` and `batch` are what comes next."""
-        if not writes_here():
-            return
+        with gathered(self.model.optimizer, "the saving of a training state"):
+            if writes_here():
+                self._save(epoch, batch, logs)
+
+    def _save(self, epoch: int, batch: int, logs: Logs | None) -> None:
         self._calls.flush_state()
         began = time.perf_counter()
         state = {

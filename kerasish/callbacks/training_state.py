@@ -9,30 +9,38 @@ import numpy as np
 
 from kerasish import config, random
 from kerasish.errors import ResumeError
-from kerasish.tensor import Variable, to_numpy, using_scope
+from kerasish.tensor import to_numpy, using_scope
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
 
 
-def state_variables(model: Model) -> list[Variable]:
+def state_variables(model: Model, whole: bool = True) -> list[Any]:
     """Return all variables that a step may change: weights, seeds, optimizer slots, metrics.
 
     Each occurs once. The order is that of their creation, so the same program, run again, gives the
     same list.
+
+    Args:
+        model: the model.
+        whole: the slots as files hold them; False: what this process holds of them.
     """
-    every = [*model.variables, *(model.optimizer.variables if model.optimizer is not None else ())]
+    optimizer = model.optimizer
+    slots: list[Any] = []
+    if optimizer is not None:
+        slots = optimizer.whole_variables if whole else optimizer.variables
+    every: list[Any] = [*model.variables, *slots]
     for metric in model.metrics:
         every.extend(metric.variables)
     return list({id(v): v for v in every}.values())
 
 
-def capture(variables: list[Variable]) -> dict[str, np.ndarray]:
+def capture(variables: list[Any]) -> dict[str, np.ndarray]:
     """Return name -> current value of each variable; later steps do not write to these arrays."""
     return {f"{i}:{v.path}": np.asarray(to_numpy(v.latest)) for i, v in enumerate(variables)}
 
 
-def put_back(variables: list[Variable], kept: dict[str, np.ndarray], who: str) -> None:
+def put_back(variables: list[Any], kept: dict[str, np.ndarray], who: str) -> None:
     """Set variables to the result of `capture`: all of them, or none after an error.
 
     Raises:
@@ -50,12 +58,12 @@ def put_back(variables: list[Variable], kept: dict[str, np.ndarray], who: str) -
             v.assign(value)
 
 
-def _differences(variables: list[Variable], kept: dict[str, np.ndarray]) -> list[str]:
+def _differences(variables: list[Any], kept: dict[str, np.ndarray]) -> list[str]:
     results = []
     for i in range(max(len(variables), len(kept))):
         mine = theirs = "nothing"
         if i < len(variables):
-            mine = f"{variables[i].path} {tuple(variables[i].shape)} {variables[i].latest.dtype}"
+            mine = f"{variables[i].path} {tuple(variables[i].shape)} {variables[i].dtype}"
         if i < len(kept):
             name, value = list(kept.items())[i]
             theirs = f"{name.partition(':')[2]} {value.shape} {value.dtype.name}"

@@ -141,7 +141,7 @@ class DataParallel(Distribution):
         shards: a multiple of the number of processes; None: as many as processes.
         shard_optimizer: whether each process keeps the optimizer's slots of its part of the
             variables alone (ZeRO-1): less memory, the same bits. The optimizer must compute each
-            element by itself, and its slots are not saved: no `resume`, and files of weights alone.
+            element by itself. Files hold whole slots; all processes call `model.save()` together.
 
     Raises:
         ValueError: the mesh has several axes; the devices, or the shards, do not fit the processes.

@@ -33,7 +33,12 @@ class Updating(Protocol):
         scalars: tuple[Tensor, Any],
         decay: Any,
     ) -> tuple[Tensor, ...]: ...
-    def clipped(self, gradients: Sequence[Tensor]) -> list[Tensor]: ...
+    def joined(
+        self, gradients: Sequence[Tensor], variables: Sequence[Variable]
+    ) -> list[Tensor]: ...
+    def clipped_of(
+        self, gradients: Sequence[Tensor], variables: Sequence[Variable]
+    ) -> list[Tensor]: ...
     def slots_of(self, variable: Variable) -> list[Variable]: ...
     def decay_of(self, variable: Variable) -> float: ...
 
@@ -124,9 +129,10 @@ def fused_update(
     """
     formula.refresh(tuple(shared))
     limit = optimizer.global_clipnorm
-    factor = None if limit is None else norm_factor(gradients, limit)
+    whole = gradients if limit is None else optimizer.joined(gradients, variables)
+    factor = None if limit is None else norm_factor(whole, limit)
     if limit is None:
-        gradients = optimizer.clipped(gradients)
+        gradients = optimizer.clipped_of(gradients, variables)
     slots = [optimizer.slots_of(v) for v in variables]
     values = [v.value for v in variables]
     fitting = [

@@ -13,6 +13,8 @@ from kerasish.tensor import Tensor, Variable, autocast, convert, no_gradient
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from kerasish.optimizers.division import Division
+
 _UNUSED: dict[str, Any] = {
     **dict.fromkeys(("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")),
     **dict.fromkeys(("ema_overwrite_frequency", "loss_scale_factor")),
@@ -120,6 +122,19 @@ class LossScaleOptimizer(Optimizer):
         self.inner_optimizer.extend(variables)
         super().extend(variables)
 
+    def divide(self, segments: Sequence[Variable], division: Division | None) -> None:
+        """Make slots for segments of variables, or for whole ones; see `Optimizer`."""
+        self.inner_optimizer.divide(segments, division)
+        super().divide(segments, division)
+
+    def reference_of(self, variable: Variable) -> Variable | None:
+        """Return whose slot a variable is, of the inner optimizer's too."""
+        return self.inner_optimizer.reference_of(variable)
+
+    def is_elementwise(self) -> bool:
+        """Return whether the inner optimizer updates each element by itself."""
+        return self.inner_optimizer.is_elementwise()
+
     def updates(
         self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Tensor | None = None
     ) -> list[tuple[Variable, Any]]:
@@ -130,6 +145,8 @@ class LossScaleOptimizer(Optimizer):
             for g in given:
                 if g is not None:
                     finite = ops.logical_and(finite, ops.all(ops.isfinite(g)))
+            if self.division is not None:  # this rank has a part of the gradients
+                finite = self.division.agreed(finite)
             factor = ops.reciprocal(scale)
             plain = [
                 g

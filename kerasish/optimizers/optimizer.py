@@ -240,7 +240,8 @@ class Optimizer(OptimizerState):
         if self._formula is not None and current_engine().fuses_updates:
             result = fused_update(self, self._formula, gradients, variables, rate, shared)
         if result is None:
-            result = self._one_by_one(self.clipped(gradients), variables, rate, shared)
+            bounded = self.clipped_of(gradients, variables)
+            result = self._one_by_one(bounded, variables, rate, shared)
         return {**shared, **result}
 
     def _assigned(
@@ -354,6 +355,31 @@ class Optimizer(OptimizerState):
         """Return the gradients within the bounds that the optimizer was given."""
         return clip(gradients, self.clipnorm, self.clipvalue, self.global_clipnorm)
 
+    def joined(self, gradients: Sequence[Tensor], variables: Sequence[Variable]) -> list[Tensor]:
+        """Return whole gradients, where each rank has its segments of them alone.
+
+        Args:
+            gradients: of `variables`.
+            variables: those that the optimizer was built for.
+        """
+        if self.division is None:
+            return list(gradients)
+        return self.division.join(gradients, variables)
+
+    def clipped_of(
+        self, gradients: Sequence[Tensor], variables: Sequence[Variable]
+    ) -> list[Tensor]:
+        """Return gradients within the bounds: norms are those of whole gradients; see `joined`."""
+        division = self.division
+        if division is None or (self.clipnorm is None and self.global_clipnorm is None):
+            return self.clipped(gradients)
+        return division.cut(self.clipped(self.joined(gradients, variables)), variables)
+
+    def is_elementwise(self) -> bool:
+        """Return whether its class says that each element is updated by itself."""
+        usual = type(self).update_step is Optimizer.update_step
+        return usual and formula_of(self) is not None
+
     def stateless_apply(
         self,
         optimizer_variables: Sequence[Any],
@@ -405,6 +431,8 @@ class Optimizer(OptimizerState):
 
     def decay_of(self, variable: Variable) -> float:
         """Return the share of a variable, times the learning rate, that a step takes off."""
+        if self.division is not None:
+            variable = self.division.whole(variable)
         return self._decay(variable) if self._use_weight_decay(variable) else 0.0
 
     def _decay(self, variable: Variable) -> float:
@@ -426,8 +454,10 @@ class Optimizer(OptimizerState):
         swap_averages(self._averaged(var_list))
         self.averages_swapped = not self.averages_swapped
 
-    def _averaged(self, variables: Sequence[Variable]) -> list[tuple[Variable, Variable]]:
+    def _averaged(self, variables: Sequence[Variable]) -> list[tuple[Variable, Any]]:
         known = variables if self.use_ema and self.built else ()
+        if self.division is not None and known:
+            return self.division.averages(variables, self._averages)
         return [(v, self._averages[self._places[v]]) for v in known if v in self._places]
 
     # --- config -------------------------------------------------------------------------------

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Mapping, MutableMapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -18,6 +18,9 @@ from kerasish.registry import deserialize_keras_object
 from kerasish.tensor import Tensor, Variable, using_scope
 from kerasish.typing import AnyTensor, InitializerLike, Shape, Structure, TensorLike
 from kerasish.watched import Watched
+
+if TYPE_CHECKING:
+    from kerasish.optimizers.division import Division
 
 
 class OptimizerState(Watched):
@@ -38,12 +41,13 @@ class OptimizerState(Watched):
         self.name = name_for(self, name or None)
         self.gradient_accumulation_steps = gradient_accumulation_steps
         self.built = False
-        self.divided = False  # whether its slots are those of this rank's part of the variables
+        self.division: Division | None = None  # whether its slots are those of this rank's part
         self._variables: list[Variable] = []
         self._trainable_variables: list[Variable] = []
         self._places: dict[Variable, int] = {}
         self._slots: list[list[Variable]] = []
         self._reused: dict[str, Variable] = {}  # while it is extended: path -> present variable
+        self._references: dict[Variable, Variable] = {}  # slot -> the variable whose it is
         self._iterations = self._own(Variable(0, dtype="int32", trainable=False, name="iteration"))
         self._learning_rate: Any = None
         self._start_learning_rate(learning_rate)
@@ -117,6 +121,11 @@ class OptimizerState(Watched):
     def variables(self) -> list[Variable]:
         """All of its own variables: the counter, the learning rate (a number), then the slots."""
         return list(self._variables)
+
+    @property
+    def whole_variables(self) -> list[Any]:
+        """The same variables as files hold them: whole, though ranks may divide the slots."""
+        return self.variables if self.division is None else list(self.division.kept)
 
     def _own(self, variable: Variable) -> Variable:
         variable.path = f"{self.name}/{variable.name}"
@@ -201,12 +210,31 @@ class OptimizerState(Watched):
         initializer: InitializerLike = "zeros",
     ) -> Variable:
         """Return a new variable of the reference's shape and dtype."""
-        return self.add_variable(
+        result = self.add_variable(
             reference_variable.shape,
             initializer,
             reference_variable.dtype,
             name=_slot_name(reference_variable, name),
         )
+        self._references[result] = reference_variable
+        return result
+
+    def reference_of(self, variable: Variable) -> Variable | None:
+        """Return whose slot a variable of the optimizer is; None for its own numbers."""
+        return self._references.get(variable)
+
+    def divide(self, segments: Sequence[Variable], division: Division | None) -> None:
+        """Make slots for segments of variables instead of those for whole ones, or the reverse.
+
+        Args:
+            segments: what the slots belong to from now on.
+            division: what knows the whole variables; None: the segments are the variables.
+        """
+        first = [v for v in self._variables if v is self._iterations or v is self._learning_rate]
+        self._variables, self.built, self._references = first, False, {}
+        with using_engine(None), using_scope(None):
+            self.build(segments)
+        self.division = division
 
     def add_optimizer_variables(
         self,
@@ -251,7 +279,7 @@ class OptimizerState(Watched):
         """Set all of its variables, in the order of `variables`."""
         if not self.built:
             raise ValueError(f"{type(self).__name__}: call build(variables) before set_weights.")
-        own = self.variables
+        own = self.whole_variables
         if len(weights) != len(own):
             raise ValueError(
                 f"{type(self).__name__}.set_weights: {len(own)} arrays expected, got "
@@ -259,7 +287,7 @@ class OptimizerState(Watched):
             )
         self._assign_all(own, [np.asarray(w) for w in weights])
 
-    def _assign_all(self, own: Sequence[Variable], arrays: Sequence[Any]) -> None:
+    def _assign_all(self, own: Sequence[Any], arrays: Sequence[Any]) -> None:
         for v, array in zip(own, arrays):
             if tuple(array.shape) != v.shape:
                 raise ShapeError(
@@ -271,18 +299,8 @@ class OptimizerState(Watched):
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Put the variables into `store` under "0", "1" and so on."""
-        self.check_complete()
-        for i, v in enumerate(self.variables):
+        for i, v in enumerate(self.whole_variables):
             store[str(i)] = v.numpy()
-
-    def check_complete(self) -> None:
-        """Raise if this rank has a part of the slots alone: no file can hold them."""
-        if self.divided:
-            raise ValueError(
-                f"{type(self).__name__}: its slots are divided among the ranks "
-                "(DataParallel(shard_optimizer=True)) and are not saved. Save the weights: "
-                "save_weights(), or ModelCheckpoint(save_weights_only=True)."
-            )
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
         """Take the variables from `store`; with another number of them, warn and stay fresh."""
@@ -293,7 +311,7 @@ class OptimizerState(Watched):
                 stacklevel=2,
             )
             return
-        own = self.variables
+        own = self.whole_variables
         self._assign_all(own, [store[str(i)] for i in range(len(own))])
 
 

@@ -14,6 +14,7 @@ from kerasish.ranks.group import tree_sum as tree_sum
 from kerasish.ranks.sharding import Sharding as Sharding
 from kerasish.ranks.sharding import bounds as bounds
 from kerasish.ranks.sharding import current_sharding as current_sharding
+from kerasish.ranks.sharding import divides_slots as divides_slots
 from kerasish.ranks.sharding import from_writer as from_writer
 from kerasish.ranks.sharding import set_sharding as set_sharding
 from kerasish.ranks.sharding import writes_here as writes_here

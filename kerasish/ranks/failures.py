@@ -27,8 +27,10 @@ from kerasish.ranks.mpi import MpiGroup
 INTERVAL = 0.2  # seconds between two looks of the watchdog
 GRACE = 2.0  # seconds: for a signal to be answered by Python, and for answers of other ranks
 ENDED_GRACE = 1.5  # seconds that a rank may wait for one that has ended
+MEETING_GRACE = 0.5  # seconds that a rank waits for a call of all ranks before it asks the others
 _TAG = 7
 _ASKS, _ANSWERS, _ENDED = "asks", "answers", "ended"
+_MEETS, _PLACE = "meets", "place"
 
 
 def describe(error: BaseException) -> str:
@@ -53,6 +55,7 @@ class Watch:
         self._ended: set[int] = set()
         self._answers: dict[int, str] = {}
         self._asked = 0.0
+        self._asked_place = 0.0
         self._signalled = 0.0
         self._signal_of = 0
         self._read, self._write = socket.socketpair()
@@ -153,12 +156,43 @@ class Watch:
         waited = time.monotonic() - since
         if self._ended and waited > ENDED_GRACE:
             gone = ", ".join(map(str, sorted(self._ended)))
+            must = "make this call" if self.group.progress.meeting else "do equally many steps"
             self.group.abort(
-                f"{self._where()}: waits for rank {gone}, which has ended. All ranks must do "
-                "equally many steps."
+                f"{self._where()}: waits for rank {gone}, which has ended. All ranks must {must}."
             )
+        if self.group.progress.meeting and waited > MEETING_GRACE:
+            self._ask_place()
         if waited > self.timeout:
             self._ask(since, waited)
+
+    def _ask_place(self) -> None:
+        """Ask the others how far they are, now and then: one may have gone past this call."""
+        now = time.monotonic()
+        if now - self._asked_place > MEETING_GRACE:
+            self._asked_place = now
+            self._tell_all((_MEETS, self.group.rank))
+
+    def _compare_place(self, rank: int, place: tuple[int, int, int, str]) -> None:
+        """End the job if another rank does what comes after the call that this one waits in.
+
+        Ranks do the same steps and exchanges in the same order. One that has begun a step, or an
+        exchange, that this rank comes to after the call, has not made the call.
+        """
+        progress = self.group.progress
+        begun, exchanges, meetings, where = place
+        if not progress.meeting or meetings >= progress.meetings:
+            return
+        if begun > progress.begun or exchanges >= progress.exchanges:
+            self.group.abort(
+                f"{self._where()}: rank {rank} has not made this call: it is {where}. Make it on "
+                "all ranks, not on one alone: rank 0 writes the file, and gets the optimizer's "
+                "slots from the others (DataParallel(shard_optimizer=True)). A callback that makes "
+                "it needs everywhere = True."
+            )
+
+    def _place(self) -> tuple[int, int, int, str]:
+        progress = self.group.progress
+        return progress.begun, progress.exchanges, progress.meetings, self._where()
 
     def _ask(self, since: float, waited: float) -> None:
         """Ask the other ranks where they are; end the job with what they answer."""
@@ -193,8 +227,13 @@ class Watch:
             if kind == _ENDED:
                 self._ended.add(source)
             elif kind == _ASKS:
-                answer = (_ANSWERS, f"is {self._where()} on {self.group.host}")
+                said = (_ANSWERS, f"is {self._where()} on {self.group.host}")
+                self._sent.append(self._comm.isend(said, dest=source, tag=_TAG))
+            elif kind == _MEETS:
+                answer = (_PLACE, self._place())
                 self._sent.append(self._comm.isend(answer, dest=source, tag=_TAG))
+            elif kind == _PLACE:
+                self._compare_place(source, rest[0])
             else:
                 self._answers[source] = rest[0]
 

@@ -44,6 +44,10 @@ class Progress:
         step: steps done since the epoch began.
         since: when the running step, or run of steps, began (`time.monotonic`); 0.0: none runs.
         steps: steps done since the process joined its group.
+        begun: steps begun since then.
+        exchanges: exchanges with the other ranks begun since then, without those of native code.
+        meetings: calls of all ranks (`Group.meet`) begun since then.
+        meeting: the one that this rank waits in; "": none.
     """
 
     kind: str = ""
@@ -51,10 +55,17 @@ class Progress:
     step: int = 0
     since: float = 0.0
     steps: int = 0
+    begun: int = 0
+    exchanges: int = 0
+    meetings: int = 0
+    meeting: str = ""
 
     def __str__(self) -> str:
         if not self.kind:
-            return "outside of any step"
+            where = "outside of any step"
+            return f"{where}, in {self.meeting}" if self.meeting else where
+        if self.meeting:
+            return f"in {self.meeting}, after step {self.step} of epoch {self.epoch + 1}"
         where = f"in step {self.step + 1}" if self.since else f"after step {self.step}"
         return f"{where} of epoch {self.epoch + 1} ({self.kind})"
 
@@ -98,6 +109,22 @@ class Group(ABC):
     def collect(self, segment: Array, size: int) -> Array:
         """Return the array of `size` elements of which each rank gives its one of `segments`."""
 
+    def collect_first(self, segment: Array, size: int) -> Array | None:
+        """Return what `collect` returns on rank 0; None on the others, which receive nothing."""
+        whole = self.collect(segment, size)
+        return whole if self.rank == 0 else None
+
+    def meet(self, what: str) -> None:
+        """Wait until all ranks have made the same call; end the job where one has not.
+
+        Args:
+            what: the call, for messages.
+
+        Raises:
+            ValueError: the ranks have made different calls.
+        """
+        check_same_call(self.gather(what))
+
     @abstractmethod
     def abort(self, reason: str) -> None:
         """End all processes of the group at once, after one line on stderr; does not return."""
@@ -137,6 +164,22 @@ class Alone(Group):
     def abort(self, reason: str) -> None:
         """Raise SystemExit: there is no other process to end."""
         raise SystemExit(f"kerasish: {reason}")
+
+
+def check_same_call(names: Sequence[str]) -> None:
+    """Raise if the ranks have made different calls; `names` are those of the ranks in turn.
+
+    Raises:
+        ValueError: they differ.
+
+    Example:
+        >>> check_same_call(["save()", "save()"])
+    """
+    if len(set(names)) > 1:
+        said = ", ".join(f"rank {rank}: {name}" for rank, name in enumerate(names))
+        raise ValueError(
+            f"All ranks must make this call together, but they have made different ones ({said})."
+        )
 
 
 def tree_sum(parts: Sequence[Any], add: Any = np.add) -> Any:

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.ranks.group import Group, NativeCalls, segments, tree_sum
+from kerasish.ranks.group import Group, NativeCalls, check_same_call, segments, tree_sum
 from kerasish.ranks.nccl import NcclSums, make_sums
 from kerasish.typing import Array
 
@@ -82,6 +82,7 @@ class MpiGroup(Group):
         self.mpi = mpi
         # Of our own: messages of the user's own communication never meet ours.
         self.comm = mpi.COMM_WORLD.Dup()
+        self._meetings = self.comm.Dup()  # a rank that does not come sends nothing that is mixed up
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         local = self.comm.Split_type(mpi.COMM_TYPE_SHARED)
         self.local_rank, self.local_size = local.Get_rank(), local.Get_size()
@@ -97,6 +98,7 @@ class MpiGroup(Group):
     def _waiting(self) -> Iterator[None]:
         """Note that this process may wait for others: the watchdog looks at how long."""
         before = self.progress.since
+        self.progress.exchanges += 1
         self.progress.since = before or time.monotonic()
         yield
         self.progress.since = before
@@ -111,9 +113,19 @@ class MpiGroup(Group):
         with self._waiting():
             return list(self.comm.allgather(value))
 
+    def meet(self, what: str) -> None:
+        """Wait until all ranks have made the same call; the watchdog ends the job if one cannot."""
+        progress = self.progress
+        progress.meetings += 1
+        with self._waiting():
+            progress.meeting = what
+            names = self._meetings.allgather(what)
+            progress.meeting = ""
+        check_same_call(names)
+
     def sum(self, array: Array) -> Array:
         """Return the sum over ranks in the order of `tree_sum`, the same bits on each."""
-        given = np.ascontiguousarray(array)
+        given = np.asarray(array, order="C")
         if self.size == 1 or given.size == 0:
             return given
         with self._waiting():
@@ -159,6 +171,19 @@ class MpiGroup(Group):
         kind = self.mpi.BYTE
         with self._waiting():
             self.comm.Allgatherv([given, given.nbytes, kind], [out, places, kind])
+        return out
+
+    def collect_first(self, segment: Array, size: int) -> Array | None:
+        """Return what `collect` returns on rank 0; None on the others, which receive nothing."""
+        given = np.ascontiguousarray(segment).reshape(-1)
+        counts, starts = segments(size, self.size)
+        width, kind = given.itemsize, self.mpi.BYTE
+        out = np.empty(size, given.dtype) if self.rank == 0 else None
+        places = ([n * width for n in counts], [n * width for n in starts])
+        with self._waiting():
+            self.comm.Gatherv(
+                [given, given.nbytes, kind], None if out is None else [out, places, kind], root=0
+            )
         return out
 
     def _type_of(self, dtype: Any) -> Any:

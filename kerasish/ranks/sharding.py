@@ -67,6 +67,11 @@ class Sharding:
         """Whether the order of all sums is that of any other number of ranks with these shards."""
         return self.count & (self.count - 1) == 0
 
+    @property
+    def divides(self) -> bool:
+        """Whether each rank keeps a part of the optimizer's slots."""
+        return self.shard_optimizer and self.group.size > 1
+
     def cuts(self, rows: int) -> bool:
         """Return whether a batch is cut; one of fewer rows than shards is computed by all ranks."""
         return self.shards > 1 and rows >= self.shards
@@ -110,6 +115,12 @@ def writes_here() -> bool:
     """Return whether this process writes files: rank 0 does, and every process by itself."""
     sharding = _Current.sharding
     return sharding is None or sharding.group.rank == 0
+
+
+def divides_slots() -> bool:
+    """Return whether the ranks divide the optimizer's slots: files of them need all ranks."""
+    sharding = _Current.sharding
+    return sharding is not None and sharding.divides
 
 
 def from_writer(function: Callable[[], T]) -> T:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish.engine.layer.interface import LayerLike, Saved
 from kerasish.engine.layer.layer import Layer
+from kerasish.optimizers.division import DividedSlot
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.saving.files.source import Entry, Groups, PartArrays, as_dtype
 from kerasish.saving.paths import SEEDS, PartPath, seed_places
@@ -60,13 +61,14 @@ class LoadPlan:
         for note in self.notes:
             warnings.warn(note, stacklevel=5)
         arrays = [self._read(entry, variable.dtype) for variable, entry in self.pairs]
-        before = [(v, v.numpy().copy()) for owner, _ in self.custom for v in variables_of(owner)]
+        custom = [_own(v) for owner, _ in self.custom for v in variables_of(owner)]
+        before = [(v, v.numpy().copy()) for v in custom]
         done: list[tuple[Any, Any]] = []
         try:
             for owner, group in self.custom:
                 self._load_custom(owner, group, skip_mismatch)
             for (variable, _), array in zip(self.pairs, arrays):
-                done.append((variable, variable.numpy()))
+                done.append((_own(variable), _own(variable).numpy()))
                 variable.assign(wrap(array))  # as a tensor: no copy
         except BaseException:
             for variable, old in (*before, *done):
@@ -89,6 +91,11 @@ class LoadPlan:
             if not skip_mismatch:
                 raise ValueError(text) from error
             warnings.warn(f"{text}; skipped", stacklevel=6)
+
+
+def _own(variable: Any) -> Any:
+    """Return what this process holds of a variable: a part, where ranks divide it."""
+    return variable.variable if isinstance(variable, DividedSlot) else variable
 
 
 def table(misfits: list[Misfit]) -> str:
@@ -121,7 +128,7 @@ def is_plain(owner: Saved) -> bool:
 def variables_of(owner: LayerLike | Optimizer) -> list[Any]:
     """Return the variables that a part holds itself, in the order of files."""
     if isinstance(owner, Optimizer):
-        return owner.variables
+        return owner.whole_variables
     return owner.stored_variables()
 
 
@@ -256,9 +263,9 @@ def _match_plain(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> N
 
 def _match_optimizer(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> None:
     optimizer = place.owner
-    if group is None or not group.entries:
+    if not isinstance(optimizer, Optimizer) or group is None or not group.entries:
         return  # weights alone: the optimizer stays as it is
-    own = optimizer.variables
+    own = optimizer.whole_variables
     if len(own) != len(group.entries):
         plan.notes.append(
             f"{plan.where}: holds {len(group.entries)} variables of the optimizer, "

@@ -25,6 +25,9 @@ KINDS = {
     "steps": r"rank 0 of 2 on \S+: .*waits for rank 1, which has ended",
     "batches": r"all ranks must do equally many steps, but the data have \[4, 2\] batches",
     "graph": r"rank \d of 2 on \S+: .*the ranks' models differ",
+    "save": r"rank 1 of 2 on \S+: in save\(\), after step 4 of epoch 2: rank 0 has not made this "
+    r"call: it is in step \d of epoch \d \(train\)\. Make it on all ranks",
+    "saves late": r"rank 1 of 2 on \S+: in save\(\).*waits for rank 0, which has ended",
     "kill": "",
 }
 
@@ -36,7 +39,7 @@ def shared_memory() -> set[str]:
 
 @needs_mpi
 @pytest.mark.parametrize(
-    "kind", [k if k == "raise" else pytest.param(k, marks=SLOW) for k in KINDS]
+    "kind", [k if k in ("raise", "save") else pytest.param(k, marks=SLOW) for k in KINDS]
 )
 def test_a_failure_ends_the_job(kind):
     before = shared_memory()

@@ -18,7 +18,9 @@ from kerasish.ranks import current_group
 
 kind = sys.argv[1]
 keras.distribution.initialize(timeout=1.0 if kind in ("stop", "stall") else 60.0)
-keras.distribution.set_distribution(keras.distribution.DataParallel())
+keras.distribution.set_distribution(
+    keras.distribution.DataParallel(shard_optimizer=kind.startswith("save"))
+)
 rank = current_group().rank
 
 
@@ -38,11 +40,13 @@ def fail() -> None:
         os.kill(os.getpid(), signal.SIGSTOP)
     if kind == "stall":
         time.sleep(1000)
+    if kind.startswith("save"):
+        model.save("never_written.keras")
 
 
 class Fails(keras.callbacks.Callback):
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-        if rank == 1 and epoch == 1 and kind not in ("steps", "batches", "graph"):
+        if rank == 1 and epoch == 1 and kind not in ("steps", "batches", "graph", "saves late"):
             fail()
 
 
@@ -54,5 +58,7 @@ if kind == "graph" and rank == 1:
     model = models.compiled("normalized")
 epochs = 3 if kind == "steps" and rank == 1 else 4
 model.fit(x, y, batch_size=16, epochs=epochs, verbose=0, callbacks=[Fails()])
+if kind == "saves late" and rank == 1:
+    fail()
 if kind == "steps" and rank == 1:
     print("failed at", time.time(), flush=True)

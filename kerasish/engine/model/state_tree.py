@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import UnknownNameError
+from kerasish.optimizers.division import DividedSlot, gathered
 from kerasish.tensor import to_numpy
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ def _groups(model: Model) -> dict[str, list[Any]]:
     return {
         "trainable_variables": list(model.trainable_variables),
         "non_trainable_variables": list(model.non_trainable_variables),
-        "optimizer_variables": list(optimizer.variables) if optimizer is not None else [],
+        "optimizer_variables": optimizer.whole_variables if optimizer is not None else [],
         "metrics_variables": list(model.metrics_variables),
     }
 
@@ -38,7 +39,8 @@ def read_state(model: Model, value_format: str = "backend_tensor") -> dict[str, 
     read: Callable[[Any], Any] = (
         (lambda v: to_numpy(v.value)) if value_format == "numpy_array" else lambda v: v.value
     )
-    return {name: _nest(group, read) for name, group in _groups(model).items()}
+    with gathered(getattr(model, "optimizer", None), "get_state_tree()", everywhere=True):
+        return {name: _nest(group, read) for name, group in _groups(model).items()}
 
 
 def _nest(variables: list[Any], read: Callable[[Any], Any]) -> dict[str, Any]:
@@ -71,7 +73,8 @@ def write_state(model: Model, state_tree: dict[str, Any]) -> None:
             if path not in known:
                 raise UnknownNameError.of(f"path in {name}", path, known)
             pairs.append((known[path], value))
-    before = [(v, v.value) for v, _ in pairs]
+    parts = [v.variable if isinstance(v, DividedSlot) else v for v, _ in pairs]
+    before = [(v, v.value) for v in parts]
     try:
         for v, value in pairs:
             v.assign(value)

@@ -20,6 +20,7 @@ from kerasish.engine.data.data import Data, Epoch
 from kerasish.engine.training.evaluation import logs_of
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.updates import SECONDS_BETWEEN_UPDATES, Updates
+from kerasish.ranks import from_writer
 
 MOST_BATCHES = 8
 MOST_BYTES = 2**23  # of a block; with larger batches Python's time does not matter
@@ -116,7 +117,8 @@ def run_blocks(
         return last, shown
     block: Block | None = None
     while not program.model.stop_training:
-        most = None if resume is None else resume.ahead()[1]
+        # Ranks read equally many batches: those that the rank that counts them reads.
+        most = None if resume is None else from_writer(lambda: resume.ahead()[1])
         group, stopped, block = _group(batches, block, most, check)
         if block is None or not group:
             break

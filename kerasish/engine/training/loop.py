@@ -117,7 +117,6 @@ class FitLoop:
         split = (self.validation, validation.split) if is_split else None
         self.program.when_matched(lambda: check_training_data(self.program, data, first, split))
         if self.resume is not None:
-            self.program.require_optimizer().check_complete()
             self.resume.compare(training_facts(self.program, data), self.last_epoch)
         self.callbacks = self._make_callbacks()
         if not self.program.is_built and self._needs_weights():

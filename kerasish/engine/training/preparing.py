@@ -15,10 +15,10 @@ from kerasish.engine import diagnostics
 from kerasish.engine.data.parts import assemble
 from kerasish.engine.training import step
 from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
-from kerasish.engine.training.optimizer_shards import OptimizerShards
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer, run_aside
 from kerasish.ops.shapes import Spec
+from kerasish.optimizers.division import Division
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.ranks import Sharding, current_sharding
 from kerasish.tensor import Tensor, Variable, convert, using_scope, wrap
@@ -46,7 +46,8 @@ class PreparationMixin:
     require_optimizer: Callable[[], Optimizer]
     step_function: Callable[[str], Callable[..., Any]]
     sharding: Callable[[str], Sharding | None]
-    _optimizer_shards: OptimizerShards | None
+    replicate: Callable[[Sharding], None]
+    drop_steps: Callable[[], None]
 
     def is_prepared(self, kind: str) -> bool:
         """Return whether `prepare` has run for a step."""
@@ -66,6 +67,8 @@ class PreparationMixin:
             x, y, sample_weight: a batch.
         """
         if kind in self._prepared:
+            if kind == "train" and self.require_optimizer().built:
+                self._divide_optimizer()
             return
         # On several ranks it must be known whether Python asks: they could take different ways.
         alone = current_sharding() is None
@@ -192,12 +195,22 @@ class PreparationMixin:
                 "no weight is trainable, so training changes nothing. Set trainable=True on a "
                 "layer and call compile() again.",
             )
-        sharding = self.sharding("train")
-        if sharding is not None and sharding.shard_optimizer and sharding.group.size > 1:
-            optimizer = self.require_optimizer()
-            self._optimizer_shards = OptimizerShards(optimizer, variables, sharding)
-        else:
+        self._divide_optimizer()
+        if self.require_optimizer().division is None:
             self.require_optimizer().build(variables)
+
+    def _divide_optimizer(self) -> None:
+        """Divide the optimizer's slots among the ranks, or make them whole: as is wanted now."""
+        sharding, optimizer = self.sharding("train"), self.require_optimizer()
+        wanted = sharding is not None and sharding.divides
+        if wanted == (optimizer.division is not None):
+            return
+        self.drop_steps()  # they hold the variables of before
+        if optimizer.division is not None:
+            optimizer.division.undo()
+        elif sharding is not None:
+            self.replicate(sharding)  # some slots begin with the variables' values
+            Division(optimizer, self.model.trainable_variables, sharding.group)
 
 
 def _has_users_code(model: Layer) -> bool:

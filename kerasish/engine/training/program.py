@@ -17,7 +17,6 @@ from kerasish.engine.training import sharded, step
 from kerasish.engine.training.busy import ExclusiveUse
 from kerasish.engine.training.compiled import CompiledLoss, CompiledMetrics
 from kerasish.engine.training.interface import TrainedModel
-from kerasish.engine.training.optimizer_shards import OptimizerShards
 from kerasish.engine.training.preparing import PreparationMixin
 from kerasish.engine.training.probing import Probe
 from kerasish.engine.training.sharded_step import ShardedStep
@@ -101,7 +100,6 @@ class TrainingProgram(PreparationMixin):
         self._trained: set[int] = set()
         self._at_start: list[Variable] = []  # the variables that training changes
         self._known: dict[int, Variable] = {}  # all variables that were there then, by id
-        self._optimizer_shards: OptimizerShards | None = None
         self._batch_check: Callable[[Any, Any, Any], None] | None = None
         self._by_values = False  # whether Python in the model reads numbers
         self._waiting: list[Callable[[], None]] = []
@@ -133,7 +131,6 @@ class TrainingProgram(PreparationMixin):
         empty: dict[str, Any] = {
             "_steps": {}, "_prepared": set(), "_regularized": None, "_batch_check": None,
             "_waiting": [], "example": None,
-            "_optimizer_shards": None,
         }  # fmt: skip
         return {**self.__dict__, **empty}
 
@@ -320,8 +317,9 @@ class TrainingProgram(PreparationMixin):
             sharding: whose group of processes it is.
         """
         variables = [*self.model.variables]
-        if self.optimizer is not None and not self.optimizer.divided:
-            variables += self.optimizer.variables
+        if self.optimizer is not None:
+            division = self.optimizer.division
+            variables += self.optimizer.variables if division is None else division.shared()
         if sharding.group.size > 1:
             known = {id(v): v for v in variables}
             facts = tuple((v.path, tuple(v.shape), v.dtype) for v in known.values())
@@ -408,11 +406,11 @@ class TrainingProgram(PreparationMixin):
             variables: trainable variables.
             signals: more that the optimizer asks for: see `Optimizer.apply`.
         """
-        optimizer, shards = self.require_optimizer(), self._optimizer_shards
-        if shards is None:
+        optimizer = self.require_optimizer()
+        if optimizer.division is None:
             optimizer.apply(gradients, variables, **signals)
         else:
-            shards.apply(optimizer, gradients, variables, **signals)
+            optimizer.division.apply(optimizer, gradients, variables, **signals)
 
     # --- checks -----------------------------------------------------------------------------------
 

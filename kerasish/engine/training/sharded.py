@@ -70,7 +70,7 @@ def train(
     gradients = _sum_over_ranks(program, sharding, totals)
     if variables:
         step.check_connected(program.model, gradients)
-        signals = {"loss": totals.loss} if optimizer.needs_loss else {}
+        signals = {"loss": sum_all([totals.loss])[0]} if optimizer.needs_loss else {}
         program.apply_gradients(gradients, variables, **signals)
     return None
 

@@ -142,6 +142,7 @@ def running(group: Group, kind: str) -> Iterator[None]:
     """Note that a step runs, for the watchdog and for error messages."""
     progress = group.progress
     progress.kind, progress.since = kind, time.monotonic()
+    progress.begun += 1
     yield
     # Not after an error: its message names the step that raised it.
     progress.since = 0.0

@@ -51,8 +51,7 @@ def save_legacy(model: Model, path: str, include_optimizer: bool = True) -> None
             _put_text(file, "training_config", json.dumps(compiled))
             if model.optimizer is not None and model.optimizer.variables:
                 group = file.create_group("optimizer_weights")
-                model.optimizer.check_complete()
-                _put_variables(output, group, model.optimizer.variables)
+                _put_variables(output, group, model.optimizer.whole_variables)
 
 
 def _put_text(holder: Any, key: str, text: str) -> None:
@@ -292,7 +291,7 @@ def _plan_optimizer(plan: LoadPlan, model: Model, file: Any) -> None:
     optimizer.build(model.trainable_variables)
     renew_optimizer(model, len(entries))
     optimizer = model.optimizer
-    own = optimizer.variables
+    own = optimizer.whole_variables
     if len(entries) == len(own) - 1:  # Keras 2 keeps no learning rate
         own = [v for v in own if v is not optimizer.learning_rate]
     if len(own) != len(entries):

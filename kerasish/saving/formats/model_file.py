@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import registry
 from kerasish.errors import MissingFileError
+from kerasish.optimizers.division import gathered
 from kerasish.saving.formats import legacy
 from kerasish.saving.formats.archive import (
     Archive,
@@ -107,15 +108,16 @@ def save_model(
             f"save_model: the name must end in .keras (or .h5, the older format), got {path!r}. "
             "zipped=False writes a folder of any name; model.export writes a file for serving."
         )
-    if not may_write(path, overwrite):
-        return
-    if path.endswith(_LEGACY):
-        legacy.save_legacy(model, path, include_optimizer)
-        warn_of_assets(model, path)
-    elif zipped is False:
-        save_folder(model, path)
-    else:
-        save_archive(model, path)
+    with gathered(getattr(model, "optimizer", None), "save()") as writes:
+        if not writes or not may_write(path, overwrite):
+            return
+        if path.endswith(_LEGACY):
+            legacy.save_legacy(model, path, include_optimizer)
+            warn_of_assets(model, path)
+        elif zipped is False:
+            save_folder(model, path)
+        else:
+            save_archive(model, path)
 
 
 def load_model(
@@ -193,8 +195,9 @@ def save_weights(
     if max_shard_size is not None and not path.endswith(".safetensors"):
         path = index_path(path)
         _need_built(model, "save_weights")
-        if may_write(path, overwrite):
-            save_shards(model, path, max_shard_size)
+        with gathered(getattr(model, "optimizer", None), "save_weights()") as writes:
+            if writes and may_write(path, overwrite):
+                save_shards(model, path, max_shard_size)
         return
     result = _format_of(path)
     if result is None:
@@ -203,8 +206,9 @@ def save_weights(
             f"save_weights: the name must end in {first} (or {', '.join(others)}), got {path!r}."
         )
     _need_built(model, "save_weights")
-    if may_write(path, overwrite):
-        result.save(model, path)
+    with gathered(getattr(model, "optimizer", None), "save_weights()") as writes:
+        if writes and may_write(path, overwrite):
+            result.save(model, path)
 
 
 def load_weights(

@@ -1,0 +1,301 @@
+"""Checks of an optimizer whose slots the ranks divide: `mpiexec -n 2 python rank_divided.py`.
+
+What is divided ends with the bits of what is not; files are the same; each goes on from the other.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import rank_models as models
+from rank_checks import alone, drop_latest, main, shared_folder
+
+import kerasish as keras
+from kerasish.ranks import Sharding, current_group, set_sharding
+
+opt = keras.optimizers
+SHARDS = 4
+
+
+def divide(divided: bool) -> None:
+    """Cut batches into four shards; let the ranks divide the optimizer's slots, or not."""
+    set_sharding(Sharding(current_group(), SHARDS, divided))
+
+
+def compiled(make: Any) -> Any:
+    keras.utils.clear_session()  # equal names in files
+    model = models.compiled("mlp", optimizer=make())
+    model.layers[-1].kernel.constraint = keras.constraints.MaxNorm(0.5)
+    return model
+
+
+def fit(model: Any, **options: Any) -> Any:
+    x, y = models.data(77)
+    return model.fit(x, y, **{"batch_size": 16, "epochs": 2, "verbose": 0, **options})
+
+
+def whole_digest(model: Any, history: Any) -> str:
+    """Return a digest of weights, whole slots and logs; all ranks call it together."""
+    tree = model.get_state_tree(value_format="numpy_array")
+    groups = ("trainable_variables", "non_trainable_variables", "optimizer_variables")
+    leaves = [leaf for group in groups for leaf in keras.tree.flatten(tree[group])]
+    arrays = b"".join(np.ascontiguousarray(leaf).tobytes() for leaf in leaves)
+    return hashlib.sha256(arrays + repr(history.history).encode()).hexdigest()
+
+
+def same_bits(kinds: dict[str, Any], backend: str) -> None:
+    keras.config.set_backend(backend)
+    for name, make in kinds.items():
+        found = []
+        for divided in (False, True):
+            divide(divided)
+            model = compiled(make)
+            found.append(whole_digest(model, fit(model)))
+            assert (model.optimizer.division is not None) == divided
+        every = current_group().gather(tuple(found))
+        assert len({d for both in every for d in both}) == 1, (backend, name, every)
+
+
+def excluding() -> Any:
+    optimizer = opt.AdamW(0.01, weight_decay=0.1)
+    optimizer.exclude_from_weight_decay(var_names=["bias"])
+    return optimizer
+
+
+# The options that look at whole gradients or variables.
+OPTIONS: dict[str, Any] = {
+    "clipnorm": lambda: opt.Adam(0.01, clipnorm=0.1),
+    "global_clipnorm": lambda: opt.Adam(0.01, global_clipnorm=0.1),
+    "averages": lambda: opt.Adam(0.01, use_ema=True, ema_momentum=0.5, ema_overwrite_frequency=3),
+    "averages at the end": lambda: opt.SGD(0.1, use_ema=True, ema_momentum=0.5),
+    "loss scale": lambda: opt.LossScaleOptimizer(
+        opt.Adam(0.01, global_clipnorm=0.5), initial_scale=2.0**126, dynamic_growth_steps=3
+    ),
+    "accumulated": lambda: opt.Adam(
+        0.01, gradient_accumulation_steps=2, clipnorm=0.1, loss_scale_factor=4.0
+    ),
+}
+KINDS: dict[str, Any] = {
+    "sgd": lambda: opt.SGD(0.1, momentum=0.9, weight_decay=0.01),
+    "adamw": lambda: opt.AdamW(0.01, weight_decay=0.01),
+    "excluding": excluding,
+    "amsgrad": lambda: opt.Adam(0.01, amsgrad=True, clipvalue=0.01),
+    "nadam": lambda: opt.Nadam(0.01),
+    "lion": lambda: opt.Lion(0.01),
+    "adagrad": lambda: opt.Adagrad(0.1),
+    "rmsprop": lambda: opt.RMSprop(0.01, momentum=0.5, centered=True),
+    "schedule free": lambda: opt.ScheduleFreeAdamW(0.01),
+    "eve": lambda: opt.Eve(0.01),
+}
+
+
+def check_options() -> None:
+    """Norms, averages, scales and accumulation: the bits of whole updates, on both engines."""
+    for backend in ("eager", "static"):
+        same_bits(OPTIONS, backend)
+
+
+def check_kinds() -> None:
+    """Every optimizer that works element by element."""
+    for backend in ("eager", "static"):
+        same_bits(KINDS, backend)
+
+
+def check_bytes() -> None:
+    """The optimizer's bytes per rank: at most 1/P of the whole, plus 1 %."""
+    group = current_group()
+    keras.config.set_backend("static")
+    sizes = []
+    for divided in (False, True):
+        divide(divided)
+        keras.utils.set_random_seed(1)
+        model = keras.Sequential(
+            [keras.Input((20,)), *(keras.layers.Dense(n) for n in (256, 256, 10))]
+        )
+        loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+        model.compile("adam", loss)
+        fit(model, epochs=1)
+        sizes.append(sum(v.numpy().nbytes for v in model.optimizer.variables))
+    assert sizes[1] <= sizes[0] * (1 / group.size + 0.01), sizes
+    if group.rank == 0:
+        print(f"bytes {sizes[1] / sizes[0]:.4f} of the whole on {group.size} ranks")
+
+
+def check_refused() -> None:
+    """Optimizers that need whole variables; copies."""
+
+    class Centered(opt.Adam):
+        def update(self, value: Any, gradient: Any, slots: Any, c: Any) -> Any:
+            return super().update(value, gradient - keras.ops.mean(gradient), slots, c)
+
+    class Stepping(opt.SGD):
+        def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
+            self.assign_sub(variable, learning_rate * gradient)
+
+    divide(True)
+    for make in (opt.Muon, opt.Adafactor, Centered, Stepping):
+        with pytest.raises(ValueError, match="more than element by element"):
+            fit(compiled(lambda make=make: make(0.01)))
+    model = compiled(opt.Adam)
+    fit(model, epochs=1)
+    with pytest.raises(ValueError, match="cannot be copied or pickled"):
+        copy.deepcopy(model)
+    with pytest.raises(RuntimeError, match="divided among the ranks"):
+        model.optimizer.save_own_variables({})
+
+
+def check_files() -> None:
+    """Files are those of undivided slots, byte by byte; what is loaded is cut."""
+    group = current_group()
+    keras.config.set_backend("static")
+    with shared_folder() as folder:
+        expected, digests = {}, {}
+        for divided in (False, True):
+            divide(divided)
+            model = compiled(KINDS["adamw"])
+            digests[divided] = whole_digest(model, fit(model))
+            own = folder / (f"divided{group.rank}" if divided else f"whole{group.rank}")
+            target = folder / "divided" if divided else own
+            if divided:
+                # Rank 0 alone writes: the others' folders stay empty.
+                own.mkdir()
+                with pytest.raises((RuntimeError, OSError)):
+                    model.save_weights(str(folder / "no folder" / "x.weights.h5"))
+            if group.rank == 0 or not divided:
+                target.mkdir()
+            group.gather(None)
+            for name in ("a.weights.h5", "a.safetensors", "b.h5"):
+                save = model.save if name == "b.h5" else model.save_weights
+                save(str(target / name))
+                found = hashlib.sha256((target / name).read_bytes()).hexdigest()
+                if divided:
+                    assert found == expected[name], name
+                    assert not any(own.iterdir())
+                expected[name] = found
+            model.save(str(target / "c.keras"))
+        assert len(set(digests.values())) == 1
+        # Each goes on from the file of the other, and from its own.
+        ends = set()
+        for source in (folder / "whole0", folder / "divided"):
+            for divided in (False, True):
+                divide(divided)
+                model = keras.models.load_model(str(source / "c.keras"))
+                ends.add(whole_digest(model, fit(model, shuffle=False)))
+                keras.utils.set_random_seed(3)
+                model = compiled(KINDS["adamw"])
+                fit(model, epochs=1)
+                model.load_weights(str(source / "a.weights.h5"))
+                ends.add("l" + whole_digest(model, fit(model, shuffle=False)))
+        assert len(ends) == 2 and len(set(group.gather(tuple(sorted(ends))))) == 1, ends
+
+
+def check_switched() -> None:
+    """The same model goes on with divided slots, and with whole ones again."""
+    keras.config.set_backend("static")
+    ends = []
+    for changes in ((False, False, False), (False, True, False), (True, False, True)):
+        model = compiled(KINDS["adamw"])
+        for divided in changes:
+            divide(divided)
+            history = fit(model, epochs=1, shuffle=False)
+        ends.append(whole_digest(model, history))
+    assert len(set(ends)) == 1, ends
+
+
+def check_resume() -> None:
+    """A training goes on divided or not, on these ranks or on one, with the same bits."""
+    keras.config.set_backend("static")
+    group = current_group()
+    x, y = models.data(96)
+
+    def run(folder: Path, epochs: int, divided: bool) -> str:
+        keras.utils.clear_session()
+        model = models.compiled("mlp")
+        divide(divided)
+        resume = keras.callbacks.Resume(folder, every=2, seconds=None, background=False)
+        history = model.fit(x, y, batch_size=16, epochs=epochs, verbose=0, resume=resume)
+        return whole_digest(model, history)
+
+    with shared_folder() as folder:
+        with alone():
+            expected = run(folder / f"one{group.rank}", 3, False)
+            run(folder / f"begun{group.rank}", 2, False)
+            drop_latest(folder / f"begun{group.rank}")
+        group.gather(None)
+        states = []
+        for divided in (False, True):  # the states in files, too
+            run(folder / f"to{divided}", 2, divided)
+            group.gather(None)
+            states.append(sorted(p.stat().st_size for p in (folder / f"to{divided}").iterdir()))
+        assert states[0] == states[1], states
+        group.gather(None)
+        if group.rank == 0:
+            drop_latest(folder / "toFalse")
+            drop_latest(folder / "toTrue")
+        group.gather(None)
+        found = {
+            "alone -> divided": run(folder / "begun0", 3, True),
+            "whole -> divided": run(folder / "toFalse", 3, True),
+            "divided -> whole": run(folder / "toTrue", 3, False),
+        }
+        assert set(found.values()) == {expected}, (expected, found)
+        run(folder / "last", 2, True)
+        group.gather(None)
+        if group.rank == 0:
+            drop_latest(folder / "last")
+            with alone():
+                found["divided -> alone"] = run(folder / "last", 3, False)
+        group.gather(None)
+        assert set(found.values()) == {expected}, (expected, found)
+
+
+def check_callbacks() -> None:
+    """Checkpoints, backups and averages: all ranks take part, rank 0 writes."""
+    group = current_group()
+    keras.config.set_backend("static")
+    x, y = models.data(96)
+    cb = keras.callbacks
+    digests, names = set(), set()
+    with shared_folder() as folder:
+        for divided in (False, True):
+            divide(divided)
+            target = folder / str(divided)
+            keras.utils.clear_session()
+            model = models.compiled("mlp", optimizer=opt.Adam(0.01, use_ema=True, ema_momentum=0.5))
+            history = model.fit(
+                x, y, batch_size=16, epochs=3, verbose=0, validation_split=0.3,
+                callbacks=[
+                    cb.ModelCheckpoint(str(target / "e{epoch}.keras"), keep=2),
+                    cb.ModelCheckpoint(str(target / "best.keras"), save_best_only=True,
+                                       background=True),
+                    cb.ModelCheckpoint(str(target / "b{epoch}-{batch}.weights.h5"),
+                                       save_weights_only=True, save_freq=3),
+                    cb.BackupAndRestore(str(folder / f"backup{divided}"),
+                                        delete_checkpoint=False),
+                    cb.SwapEMAWeights(),
+                ],
+            )  # fmt: skip
+            digests.add(whole_digest(model, history))
+            group.gather(None)
+            names.add(tuple(sorted(p.name for p in target.iterdir())))
+            for path in sorted(target.glob("*.weights.h5")):
+                digests.add((path.name, hashlib.sha256(path.read_bytes()).hexdigest()))
+        assert len(names) == 1, names
+        assert len(digests) == 1 + sum(n.endswith("h5") for n in next(iter(names))), digests
+        sums = []
+        for divided in (False, True):
+            model = keras.models.load_model(str(folder / str(divided) / "best.keras"))
+            sums.append([v.numpy().tobytes() for v in model.optimizer.variables])
+        assert sums[0] == sums[1]
+
+
+CHECKS = {k.removeprefix("check_"): f for k, f in globals().items() if k.startswith("check_")}
+
+if __name__ == "__main__":
+    main(CHECKS, sys.argv[1:])
