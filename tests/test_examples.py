@@ -64,6 +64,27 @@ GOALS = {
         ({"mean": "always the mean rent", "known": "size known", "missing": "size missing"},
          "known < mean / 8 and missing < mean / 2"),
     ],
+    "text_classification": [
+        ({"bag": "bag of words", "lstm": "  LSTM"}, "lstm > 0.97 and bag < lstm - 0.15"),
+    ],
+    "transformer": [
+        ({"sums": "held-out sums, right:"}, "sums > 0.95"),
+        ({"lines": "500 such lines, right:"}, "lines > 0.85"),
+    ],
+    "variational_autoencoder": [
+        ({"error": "two numbers per digit:"}, "error < 0.035"),
+        ({"mean": "  mean", "spread": "  spread"}, "mean < 0.2 and 0.8 < spread < 1.4"),
+    ],
+    "imbalanced_classes": [
+        # accuracy, precision, recall, cost
+        ({"never": "never an alarm", "half": "plain, at 0.5", "chosen": "plain, chosen",
+          "weighted": "weighted, at 0.5"},
+         "never[0] > 0.97 and chosen[3] < min(half[3], never[3]) / 1.5 and "
+         "weighted[2] > half[2] + 0.2 and half[1] > weighted[1] + 0.3"),
+    ],
+    "segmentation_unet": [
+        ({"rival": "best threshold", "own": "U-Net"}, "own > 0.85 and rival < 0.6"),
+    ],
 }  # fmt: skip
 
 

@@ -8,9 +8,10 @@ from typing import Any
 
 _FOLDER = tempfile.TemporaryDirectory(prefix="kerasish-gallery-")
 _ORDER = (
-    "tabular", "digits_cnn", "autoencoder", "two_inputs", "messy_data", "time_series",
-    "character_model", "reverse_words", "attention", "sentiment_trees", "expressions",
-    "dates", "transfer",
+    "tabular", "imbalanced_classes", "digits_cnn", "autoencoder", "variational_autoencoder",
+    "two_inputs", "messy_data", "time_series", "text_classification", "character_model",
+    "transformer", "reverse_words", "attention", "sentiment_trees", "expressions", "dates",
+    "segmentation_unet", "transfer",
     "custom_parts", "custom_train_step", "q_learning", "grid_search",
 )  # fmt: skip
 

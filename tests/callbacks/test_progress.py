@@ -12,6 +12,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
+import kerasish as keras
 from kerasish.callbacks import Callback, CallbackList, ProgbarLogger
 from kerasish.callbacks.progress import Progbar, formatted, in_notebook, readable, shortened
 
@@ -42,6 +43,24 @@ def test_a_line_an_epoch(verbose, capsys):
     assert len(lines) == 2
     assert PLAIN.fullmatch(lines[0])
     assert lines[1].startswith("Epoch 2/2 - 3/3")
+
+
+@pytest.mark.parametrize("eagerly", [False, True])
+@pytest.mark.parametrize("kind", ["arrays", "dataset", "generator"])
+def test_a_line_says_all_steps_of_a_quick_epoch(eagerly, kind, capsys):
+    """No update is due within an epoch of milliseconds; the last batch is reported all the same."""
+    x, y = np.ones((320, 3), "float32"), np.ones((320, 1), "float32")
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse", run_eagerly=eagerly)
+    if kind == "arrays":
+        model.fit(x, y, epochs=2, verbose=2)
+    elif kind == "dataset":
+        model.fit(keras.data.Dataset.from_tensor_slices((x, y)).batch(32), epochs=2, verbose=2)
+    else:
+        batches = ((x[:32], y[:32]) for _ in range(20))
+        model.fit(batches, steps_per_epoch=10, epochs=2, verbose=2)
+    lines = capsys.readouterr().out.splitlines()
+    assert [" - 10/10 - " in line for line in lines] == [True, True], lines
 
 
 def test_verbose_0_is_silent(capsys):

@@ -87,7 +87,7 @@ def run_blocks(
     run: CompiledStep,
     data: Data,
     batches: Epoch,
-    place: tuple[int, int],
+    place: tuple[int, int, bool],
     updates: Updates,
     batch_end: Callable[..., None],
     resume: Resume | None,
@@ -102,7 +102,8 @@ def run_blocks(
         run: its compiled step.
         data: where the batches come from.
         batches: the epoch, opened.
-        place: (number of the epoch, number of the next batch).
+        place: (number of the epoch, number of the next batch, whether the callbacks were called for
+            the one before).
         updates: which batches the callbacks are called for.
         batch_end: called with (number of the batch, logs) where `updates` says so.
         resume: saves states, or None.
@@ -111,8 +112,8 @@ def run_blocks(
     Returns:
         The number of the last batch done, and whether the callbacks were called for it.
     """
-    epoch, first = place
-    last, shown = first - 1, True
+    epoch, first, shown = place
+    last = first - 1
     if not data.reads_ahead or updates.every or not run.reads_blocks:
         return last, shown
     block: Block | None = None
@@ -128,7 +129,7 @@ def run_blocks(
         if steps is None:  # this step is called for each batch
             for batch in group:
                 run(*batch)
-            last += len(group)
+            last, shown = last + len(group), False
             break
         while steps.left:  # all of them: the place in the data is behind the block
             last += steps.run(SECONDS_BETWEEN_UPDATES)

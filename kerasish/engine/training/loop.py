@@ -217,7 +217,7 @@ class FitLoop:
             check = None if data.in_memory else diagnostics.batch_check(self.model)
             with data.epoch(epoch, start=first) as batches:
                 last, shown = run_blocks(
-                    program, run, data, batches, (epoch, first), updates,
+                    program, run, data, batches, (epoch, first, shown), updates,
                     callbacks.on_train_batch_end, resume, check,
                 )  # fmt: skip
                 rest, first = () if self.model.stop_training else batches, last + 1

@@ -179,7 +179,7 @@ class PreparationMixin:
 
     def _prepare_training(self, x: Structure) -> None:
         model = self.model
-        if not model.built:
+        if not model.built and not _steps_without_call(model):
             infer(lambda x: model(assemble(x), training=True), [x])
         self._build_optimizer()
 
@@ -218,6 +218,16 @@ def _has_users_code(model: Layer) -> bool:
     # Functions made by exec have no module.
     modules = (type(layer).call.__module__ or "" for layer in model.flatten_layers())
     return any(module.partition(".")[0] != _OWN for module in modules)
+
+
+def _steps_without_call(model: Any) -> bool:
+    """Return whether a training step of the user's may use built layers without `model.call`.
+
+    The model of a generator and a discriminator has no `call`, or one that takes other inputs than
+    the training data.
+    """
+    inner = [layer for layer in model.flatten_layers() if layer is not model]
+    return model.overrides("train_step") and bool(inner) and all(layer.built for layer in inner)
 
 
 _OWN = __name__.partition(".")[0]
