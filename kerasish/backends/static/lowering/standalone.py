@@ -22,6 +22,7 @@ from kerasish.backends.static.lowering.standalone_direct import (
     fuse_followers,
     product_unit,
 )
+from kerasish.backends.static.lowering.standalone_recurrent import RECURRENT, RecurrentUnit
 from kerasish.backends.static.lowering.standalone_units import (
     ProductUnit,
     UnsupportedStep,
@@ -111,6 +112,8 @@ class StandaloneBuilder(Builder):
             return self._transposed(node)
         if name == "fused":
             return super()._unit(node)
+        if node.op.name in RECURRENT:
+            return self._recurrent(node)
         unit = make_max_pool(node) or make_move(node) or make_indexing(node)
         return unit or make_scaled_rows(node)
 
@@ -159,6 +162,16 @@ class StandaloneBuilder(Builder):
         weights = self._weights(node)
         unit, value, array = convolution_unit(node, weights, self.target, bias, activation, out)
         self.packed[value] = array
+        return unit
+
+    def _recurrent(self, node: Node) -> Unit:
+        weights = self.graph.constants.get(node.inputs[1])
+        gates = node.outputs[1 + (node.op.name == "lstm") :]
+        plain = all(v.dtype == "float32" and v.size for v in (*node.inputs, *node.outputs))
+        if weights is None or not plain or any(self.uses.get(v) for v in gates):
+            raise UnsupportedStep(f"{self.name_of(node)}a recurrence of this kind")
+        unit = RecurrentUnit(node, np.asarray(weights), self.target)
+        self.packed[unit.packed] = unit.array
         return unit
 
     def _transposed(self, node: Node) -> Unit:

@@ -1,7 +1,7 @@
 """Units that need no library: products of two values, and mean pooling, in loops of our own.
 
 A `Step` is a call of a kernel with an argument block, once or several times with some words moved
-on.
+on; a `Repeat` is a loop over several steps.
 """
 
 from __future__ import annotations
@@ -56,22 +56,36 @@ class Step(NamedTuple):
     tables: tuple[tuple[int, Any], ...] = ()
 
 
+class Repeat(NamedTuple):
+    """Steps that run one after the other, `times` times.
+
+    Attributes:
+        times: how often.
+        steps: each is called once per turn; `moves` are added to its words after each turn.
+        name: for messages.
+    """
+
+    times: int
+    steps: tuple[Step, ...]
+    name: str = ""
+
+
 class StandaloneUnit(Unit):
     """A unit that makes its own steps."""
 
-    def steps(self, locate: Locate) -> Iterator[Step]:
+    def steps(self, locate: Locate) -> Iterator[Step | Repeat]:
         """Yield the calls."""
         raise NotImplementedError
 
 
-def steps_of(unit: Unit, locate: Locate) -> list[Step]:
+def steps_of(unit: Unit, locate: Locate) -> list[Step | Repeat]:
     """Return the calls of a unit."""
     if isinstance(unit, StandaloneUnit):
         return list(unit.steps(locate))
     runtime = load_runtime()
     kernels = unit.kernels()
     by_address = dict(zip(compile_many(kernels), kernels))
-    results = []
+    results: list[Step | Repeat] = []
     for record in unit.records(locate):
         words = tuple(int(w) for w in record.block)
         if record.function == runtime.call_copy:
