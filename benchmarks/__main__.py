@@ -1,13 +1,14 @@
-"""`python -m benchmarks [compare|roof|parity|files|install-size|scaling] ...`, or `--gpu ...`."""
+"""`python -m benchmarks [compare|inference|roof|parity|files|scaling|...] ...`, or `--gpu ...`."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import compare, files, gpu, install_size, parity, roof, scaling
+from benchmarks import compare, files, gpu, inference, install_size, parity, roof, scaling
 
 _COMMANDS = {
     "compare": compare.main,
+    "inference": inference.main,
     "roof": roof.main,
     "parity": parity.main,
     "files": files.main,

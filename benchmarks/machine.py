@@ -11,7 +11,7 @@ from typing import Any
 
 _DISTRIBUTIONS = (
     "kerasish", "numpy", "scipy", "llvmlite", "onednn-cpu-gomp", "keras", "jax", "jaxlib",
-    "tensorflow", "tensorflow-cpu", "torch",
+    "tensorflow", "tensorflow-cpu", "torch", "onnxruntime",
 )  # fmt: skip
 _INSTRUCTIONS = ("avx2", "fma", "avx512f", "avx512_vnni", "avx512_bf16", "amx_bf16", "amx_int8")
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from kerasish.backends.static.codegen.kernels import texts
 from kerasish.backends.static.codegen.vector_math import LIBRARY, TABLE_WORDS
-from kerasish.backends.static.lowering.standalone_units import COPY, Step
+from kerasish.backends.static.lowering.standalone_units import COPY, Repeat, Step
 from kerasish.backends.static.machine.assembly import Target
-from kerasish.export.native.plan import ARENA, REGION, SPAN, BatchPlan, Ports
+from kerasish.export.native.plan import ARENA, REGION, SPAN, BatchPlan, Ports, calls_of
 from kerasish.ops import dtypes
 
 # What the functions return.
@@ -56,7 +56,7 @@ class Emitter:
 
     def module(self) -> str:
         """Return the text of the module."""
-        kernels = [s.kernel for p in self.plans for s in p.steps if s.kernel != COPY]
+        kernels = [s.kernel for p in self.plans for s in calls_of(p)]
         for kernel in dict.fromkeys(kernels):
             self.symbols[kernel] = f"{self.name}.kernel{len(self.symbols)}"
         functions, declared = texts({s: k for k, s in self.symbols.items()}, self.target)
@@ -112,16 +112,22 @@ class Emitter:
             f"define internal i32 @{self.name}.plan{number}(ptr %weights, ptr %arena) #0 {{",
             "entry:",
         ]
-        largest = max((len(s.words) for s in plan.steps), default=1)
+        calls = calls_of(plan)
+        largest = max((len(s.words) for s in calls), default=1)
         lines += [
             f"  %block = alloca [{largest} x i64], align 64",
             "  %arena.word = ptrtoint ptr %arena to i64",
             "  %weights.word = ptrtoint ptr %weights to i64",
         ]
         for step in plan.steps:
-            lines += self._copy(step) if step.kernel == COPY else self._call(step)
+            if isinstance(step, Repeat):
+                lines += self._loop(step.times, step.steps)
+            elif step.kernel == COPY:
+                lines += self._copy(step)
+            else:
+                lines += self._loop(step.times, [step])
         lines += ["  ret i32 0", "failed:"]
-        lines += self._failed(len([s for s in plan.steps if s.kernel != COPY]))
+        lines += self._failed(len(calls))
         return "\n".join([*lines, "}"])
 
     def _failed(self, calls: int) -> list[str]:
@@ -144,33 +150,52 @@ class Emitter:
         lines.append(f"  %w{self._count} = add i64 {base}, {offset}")
         return f"%w{self._count}"
 
-    def _call(self, step: Step) -> list[str]:
+    def _loop(self, times: int, steps: Sequence[Step]) -> list[str]:
+        """Return the calls of some steps, one after the other, `times` times."""
+        if times == 1:
+            return [line for step in steps for line in self._call(step, "")]
+        self._count += 1
+        n = self._count
+        lines = [
+            f"  br label %before{n}",
+            f"before{n}:",
+            f"  br label %loop{n}",
+            f"loop{n}:",
+            f"  %i{n} = phi i64 [ 0, %before{n} ], [ %next{n}, %latch{n} ]",
+        ]
+        for step in steps:
+            lines += self._call(step, f"%i{n}")
+        return [
+            *lines,
+            f"  br label %latch{n}",
+            f"latch{n}:",
+            f"  %next{n} = add i64 %i{n}, 1",
+            f"  %more{n} = icmp slt i64 %next{n}, {times}",
+            f"  br i1 %more{n}, label %loop{n}, label %after{n}",
+            f"after{n}:",
+        ]
+
+    def _call(self, step: Step, turn: str) -> list[str]:
+        """Return one call, with the words moved on by the number of the turn, if there are some."""
         lines: list[str] = []
-        own: dict[int, str] = {}
-        moves = dict(step.moves)
-        for i, word in enumerate(step.words):
-            operand = self._word(word, lines)
-            own[i] = operand
+        moves = dict(step.moves) if turn else {}
+        operands = [self._word(word, lines) for word in step.words]
         self._count += 1
         n = self._count
         lines.append(f"  %table{n} = ptrtoint ptr @{self.name}.table to i64")
-        own[0] = f"%table{n}"
-        once = step.times == 1
-        if not once:
-            lines += [f"  br label %before{n}", f"before{n}:", f"  br label %loop{n}", f"loop{n}:"]
-            lines.append(f"  %i{n} = phi i64 [ 0, %before{n} ], [ %next{n}, %done{n} ]")
-        for i in range(len(step.words)):
-            operand = own[i]
-            if not once and moves.get(i):
+        operands[0] = f"%table{n}"
+        for i, operand in enumerate(operands):
+            if moves.get(i):
                 self._count += 1
                 by, at = f"%m{self._count}", f"%a{self._count}"
-                lines.append(f"  {by} = mul i64 %i{n}, {moves[i]}")
+                lines.append(f"  {by} = mul i64 {turn}, {moves[i]}")
                 lines.append(f"  {at} = add i64 {operand}, {by}")
                 operand = at
             self._count += 1
             lines.append(f"  %p{self._count} = getelementptr i64, ptr %block, i64 {i}")
             lines.append(f"  store i64 {operand}, ptr %p{self._count}, align 8")
-        lines += [
+        return [
+            *lines,
             f"  %s{n} = call i32 @{self.symbols[step.kernel]}(ptr %block)",
             f"  %bad{n} = icmp ne i32 %s{n}, 0",
             f"  br i1 %bad{n}, label %keep{n}, label %done{n}",
@@ -179,14 +204,6 @@ class Emitter:
             "  br label %failed",
             f"done{n}:",
         ]
-        if not once:
-            lines += [
-                f"  %next{n} = add i64 %i{n}, 1",
-                f"  %more{n} = icmp slt i64 %next{n}, {step.times}",
-                f"  br i1 %more{n}, label %loop{n}, label %after{n}",
-                f"after{n}:",
-            ]
-        return lines
 
     def _copy(self, step: Step) -> list[str]:
         lines: list[str] = []

@@ -10,7 +10,13 @@ import numpy as np
 from kerasish import config
 from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.lowering.standalone import StandalonePlan
-from kerasish.backends.static.lowering.standalone_units import Step, UnsupportedStep, steps_of
+from kerasish.backends.static.lowering.standalone_units import (
+    COPY,
+    Repeat,
+    Step,
+    UnsupportedStep,
+    steps_of,
+)
 from kerasish.backends.static.lowering.units import Place, nbytes_of
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.engine.layer.input_spec import InputSpec
@@ -51,7 +57,7 @@ class BatchPlan(NamedTuple):
     """
 
     batch: int
-    steps: list[Step]
+    steps: list[Step | Repeat]
     arena: int
     inputs: Ports
     outputs: Ports
@@ -151,7 +157,7 @@ def _namer(traced: Traced) -> Callable[[Node], str]:
     return name
 
 
-def _steps(plan: StandalonePlan, weights: Weights) -> list[Step]:
+def _steps(plan: StandalonePlan, weights: Weights) -> list[Step | Repeat]:
     def locate(key: Any) -> Place:
         key = plan.root(key) if isinstance(key, Value) else key
         if key in plan.weights:
@@ -162,16 +168,30 @@ def _steps(plan: StandalonePlan, weights: Weights) -> list[Step]:
         return Place(REGION + ARENA * SPAN + plan.plan.offsets[key], size)
 
     table = load_runtime().table
-    results = []
+
+    def portable(step: Step) -> Step:
+        """Return the step without addresses of this process."""
+        words = [0 if w == table else w for w in step.words]
+        for place, array in step.tables:
+            words[place] = REGION + WEIGHTS * SPAN + weights.place(array)
+        if any(LARGEST_SIZE < w < REGION for w in words):
+            raise AssertionError(f"{step.name}: an argument is an address of this process")
+        return step._replace(words=tuple(words), tables=())
+
+    results: list[Step | Repeat] = []
     for unit in plan.units:
         for step in steps_of(unit, locate):
-            words = [0 if w == table else w for w in step.words]
-            for place, array in step.tables:
-                words[place] = REGION + WEIGHTS * SPAN + weights.place(array)
-            if any(LARGEST_SIZE < w < REGION for w in words):
-                raise AssertionError(f"{step.name}: an argument is an address of this process")
-            results.append(step._replace(words=tuple(words), tables=()))
+            if isinstance(step, Repeat):
+                results.append(step._replace(steps=tuple(map(portable, step.steps))))
+            else:
+                results.append(portable(step))
     return results
+
+
+def calls_of(plan: BatchPlan) -> list[Step]:
+    """Return the steps that call a kernel, those in loops too."""
+    nested = [s.steps if isinstance(s, Repeat) else (s,) for s in plan.steps]
+    return [step for steps in nested for step in steps if step.kernel != COPY]
 
 
 def _ports(plan: StandalonePlan, values: Sequence[Value], batch: int) -> Ports:

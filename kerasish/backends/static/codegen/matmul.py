@@ -19,14 +19,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from kerasish.backends.static.codegen import memory, scalars
+from kerasish.backends.static.codegen import memory
 from kerasish.backends.static.codegen.arguments import PAD, padded
-from kerasish.backends.static.codegen.description import Kernel, constant_value
-from kerasish.backends.static.codegen.plan import plan_loops
-from kerasish.backends.static.machine.assembly import STORED, Target, Value, Writer, constant
+from kerasish.backends.static.codegen.description import Kernel
+from kerasish.backends.static.codegen.epilogue import EpilogueWriter
+from kerasish.backends.static.machine.assembly import Target, Value, Writer, constant
 from kerasish.typing import Array
 
 ROWS = 4
+OPERANDS = 12  # the first word of the epilogue's operands
 
 
 @dataclass(frozen=True)
@@ -77,12 +78,7 @@ def generate(matmul: Matmul, symbol: str, target: Target) -> tuple[str, set[str]
 
 class _ProductWriter:
     def __init__(self, matmul: Matmul, target: Target) -> None:
-        self.matmul, self.kernel = matmul, matmul.epilogue
-        self.plan = plan_loops(self.kernel)
-        loops = self.plan.loops
-        if len(loops) != 1 or self.plan.row_reductions or not self.plan.columns_free:
-            raise ValueError("a product's epilogue has no reductions and stores elements")
-        self.loop = loops[0]
+        self.matmul = matmul
         self.w = w = Writer(target)
         self.lanes = 2 * target.lanes
         args = Value("%args", "ptr")
@@ -92,9 +88,7 @@ class _ProductWriter:
         self.a = w.load_word(args, 7, "ptr")
         self.a_row, self.a_column = w.load_word(args, 8), w.load_word(args, 9)
         self.b, self.b_row = w.load_word(args, 10, "ptr"), w.load_word(args, 11)
-        count = len(self.kernel.inputs) - 1 + len(self.kernel.outputs)
-        self.bases = [w.load_word(args, 12 + 2 * i, "ptr") for i in range(count)]
-        self.strides = [w.load_word(args, 13 + 2 * i) for i in range(count)]
+        self.epilogue = EpilogueWriter(w, matmul.epilogue, args, OPERANDS, self.lanes)
 
     def write(self) -> str:
         w = self.w
@@ -161,7 +155,7 @@ class _ProductWriter:
 
             def term(p: Value, sums: list[Value]) -> list[Value]:
                 at = w.address(b_start, w.mul(p, self.b_row), 4)
-                b = self._load(at, "float32", b_rest, b_mask)
+                b = self.epilogue.load(at, "float32", b_rest, b_mask)
                 offset = w.mul(p, self.a_column)
                 return [
                     w.fma(
@@ -173,50 +167,7 @@ class _ProductWriter:
             zeros = [constant(0.0, "float32", lanes)] * rows
             sums = w.loop(constant(0, "int64"), self.k, 1, zeros, term)
             for i, value in enumerate(sums):
-                self._finish(w.add(r, constant(i, "int64")), c, value, rest, mask)
+                self.epilogue.store(w.add(r, constant(i, "int64")), c, value, rest, mask)
             return []
 
         w.loop(first, last, rows, [], block)
-
-    def _load(self, at: Value, dtype: str, rest: Value | None, mask: Value | None) -> Value:
-        if rest is None or mask is None:
-            raw = memory.load_full(self.w, at, dtype, self.lanes)
-        else:
-            raw = memory.load_tail(self.w, at, dtype, self.lanes, rest, mask)
-        return memory.from_storage(self.w, raw, dtype)
-
-    def _finish(
-        self, r: Value, c: Value, product: Value, rest: Value | None, mask: Value | None
-    ) -> None:
-        """The epilogue of one vector, and its stores."""
-        w, kernel, lanes = self.w, self.kernel, self.lanes
-        values = {0: product}
-        for v in range(1, len(kernel.inputs)):
-            operand = kernel.inputs[v]
-            size = STORED[operand.dtype][1]
-            offset = w.mul(r, self.strides[v - 1])
-            if operand.level in ("row", "scalar"):
-                one = memory.load_one(w, w.address(self.bases[v - 1], offset, size), operand.dtype)
-                values[v] = w.splat(one, lanes)
-            else:
-                at = w.address(self.bases[v - 1], w.add(offset, c), size)
-                values[v] = self._load(at, operand.dtype, rest, mask)
-        for v in range(len(kernel.inputs), self.plan.count):
-            node = self.plan.node(v)
-            if node.op == "constant":
-                dtype = kernel.dtype_of(v)
-                values[v] = constant(constant_value(node), dtype, lanes)
-            else:
-                values[v] = scalars.apply(w, node, [values[a] for a in node.args])
-        for n, output in enumerate(kernel.outputs):
-            place = len(kernel.inputs) - 1 + n
-            at = w.add(w.mul(r, self.strides[place]), c)
-            at = w.address(self.bases[place], at, STORED[output.dtype][1])
-            result = values[output.value]
-            if output.combine == "add":
-                result = w.add(self._load(at, output.dtype, rest, mask), result)
-            stored = memory.to_storage(w, result, output.dtype)
-            if rest is None or mask is None:
-                memory.store_full(w, stored, at, output.dtype)
-            else:
-                memory.store_tail(w, stored, at, output.dtype, rest, mask)

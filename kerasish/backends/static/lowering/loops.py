@@ -381,15 +381,16 @@ class LoopUnit(Unit):
         """Return the one kernel."""
         return [self.kernel]
 
+    def values(self) -> list[LoopOperand]:
+        """Return what the loop reads, then what it writes."""
+        return [*self._order, *(LoopOperand(v, ()) for v in self.body.graph.outputs)]
+
     def operands(self, locate: Locate) -> list[arguments.Operand]:
         """Return where each input and output lies."""
         results = []
-        values = [*self._order, *(LoopOperand(v, ()) for v in self.body.graph.outputs)]
-        for i, o in enumerate(values):
-            size = dtypes.array_dtype(o.value.dtype).itemsize
-            at = locate(o.value).address + o.offset * size
-            steps = tuple(self._steps[i])
-            results.append(arguments.Operand(at, steps, self._column_steps[i] or 1))
+        for o, steps, column in zip(self.values(), self._steps, self._column_steps, strict=True):
+            at = locate(o.value).address + o.offset * dtypes.array_dtype(o.value.dtype).itemsize
+            results.append(arguments.Operand(at, tuple(steps), column or 1))
         return results
 
     def records(self, locate: Locate) -> list[Record]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.static.codegen.direct import pack_weights
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.library import View, _flattened
 from kerasish.backends.static.lowering.moves import (
@@ -15,13 +16,17 @@ from kerasish.backends.static.lowering.moves import (
     make_scaled_rows,
 )
 from kerasish.backends.static.lowering.pool import make_max_pool
+from kerasish.backends.static.lowering.standalone_direct import (
+    TransposedUnit,
+    convolution_unit,
+    fuse_followers,
+    product_unit,
+)
+from kerasish.backends.static.lowering.standalone_recurrent import RECURRENT, RecurrentUnit
 from kerasish.backends.static.lowering.standalone_units import (
-    MOST_STEPS,
-    ConvolutionUnit,
     ProductUnit,
     UnsupportedStep,
     WindowSumUnit,
-    strips_of,
 )
 from kerasish.backends.static.lowering.units import PythonUnit, Unit, plan_units
 from kerasish.backends.static.machine.assembly import Target
@@ -47,7 +52,12 @@ class StandaloneBuilder(Builder):
         super().__init__(graph, lambda op: op.kernel)
         self.target, self.name_of = target, name_of
         self.packed: dict[Value, Any] = {}
-        self._strips: dict[Any, Value] = {}
+        self._packed: dict[Any, Value] = {}
+
+    def build(self) -> list[Unit]:
+        """Return the units, with loops fused into the products before them."""
+        units = super().build()
+        return fuse_followers(units, self._root, {self._root(v) for v in self.graph.outputs})
 
     def _lower(self, node: Node) -> None:
         if node.op.name == "pool_average" and node.out.dtype == "float32":
@@ -98,8 +108,12 @@ class StandaloneBuilder(Builder):
         name = node.op.name
         if name == "convolution":
             return self._convolution(node, None, "", node.out)
+        if name == "convolution_data_gradient":
+            return self._transposed(node)
         if name == "fused":
             return super()._unit(node)
+        if node.op.name in RECURRENT:
+            return self._recurrent(node)
         unit = make_max_pool(node) or make_move(node) or make_indexing(node)
         return unit or make_scaled_rows(node)
 
@@ -122,34 +136,55 @@ class StandaloneBuilder(Builder):
             array = np.lib.stride_tricks.as_strided(
                 np.ascontiguousarray(known).reshape(-1), b.shape, [4 * s for s in b.strides]
             )
-            return ProductUnit(flat, b, out, bias, activation, self._pack(b, array))
+            unit = product_unit(flat, b.shape[1], self._pack(b, array), out, bias, activation)
+            if unit is not None:
+                return unit
         if 1 not in b.strides[-2:]:
             raise UnsupportedStep(f"{self.name_of(node)}a product with strides {b.strides}")
         if len(flat.shape) == 2 and len(b.shape) == 2 and len(out.shape) > 2:
             out_shape = Value((flat.shape[0], b.shape[1]), out.dtype)
             self.aliases[out] = out_shape
             out = out_shape
-        return ProductUnit(flat, b, out, bias, activation, None)
+        return ProductUnit(flat, b, out, bias, activation)
 
     def _pack(self, key: Any, matrix: Any) -> Value:
-        if key not in self._strips:
-            array = strips_of(np.asarray(matrix), 2 * self.target.lanes)
-            value = Value(array.shape, "float32")
-            self.packed[value] = array
-            self._strips[key] = value
-        return self._strips[key]
+        if key not in self._packed:
+            array = pack_weights(np.asarray(matrix), self.target)
+            self._packed[key] = self._constant(array)
+        return self._packed[key]
+
+    def _constant(self, array: Any) -> Value:
+        value = Value(array.shape, "float32")
+        self.packed[value] = array
+        return value
 
     def _convolution(self, node: Node, bias: Value | None, activation: str, out: Value) -> Unit:
-        kernel, groups = node.inputs[1], node.attrs["groups"]
-        known = self.graph.constants.get(kernel)
-        if known is None or out.dtype != "float32" or groups > MOST_STEPS:
+        weights = self._weights(node)
+        unit, value, array = convolution_unit(node, weights, self.target, bias, activation, out)
+        self.packed[value] = array
+        return unit
+
+    def _recurrent(self, node: Node) -> Unit:
+        weights = self.graph.constants.get(node.inputs[1])
+        gates = node.outputs[1 + (node.op.name == "lstm") :]
+        plain = all(v.dtype == "float32" and v.size for v in (*node.inputs, *node.outputs))
+        if weights is None or not plain or any(self.uses.get(v) for v in gates):
+            raise UnsupportedStep(f"{self.name_of(node)}a recurrence of this kind")
+        unit = RecurrentUnit(node, np.asarray(weights), self.target)
+        self.packed[unit.packed] = unit.array
+        return unit
+
+    def _transposed(self, node: Node) -> Unit:
+        unit = TransposedUnit(node, self._weights(node), self.target)
+        self.packed[unit.packed] = unit.array
+        return unit
+
+    def _weights(self, node: Node) -> Any:
+        """Return the filters of a convolution."""
+        known = self.graph.constants.get(node.inputs[1])
+        if known is None or node.out.dtype != "float32" or 0 in node.inputs[0].shape:
             raise UnsupportedStep(f"{self.name_of(node)}a convolution of this kind")
-        flat = np.asarray(known).reshape(-1, kernel.shape[-1])
-        each = kernel.shape[-1] // groups
-        packed = [
-            self._pack((kernel, i), flat[:, i * each : (i + 1) * each]) for i in range(groups)
-        ]
-        return ConvolutionUnit(node, packed, bias, activation, out)
+        return known
 
 
 class StandalonePlan:

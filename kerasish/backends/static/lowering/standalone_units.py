@@ -1,15 +1,14 @@
-"""Units that need no library: products, convolutions and poolings in loops of our own.
+"""Units that need no library: products of two values, and mean pooling, in loops of our own.
 
 A `Step` is a call of a kernel with an argument block, once or several times with some words moved
-on. Weights of products are packed when the library is written: strips of adjacent columns, so that
-a product reads its weights from front to back.
+on; a `Repeat` is a loop over several steps.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,14 +16,14 @@ import numpy as np
 from kerasish.backends.static.codegen import matmul as products
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_many
-from kerasish.backends.static.lowering.columns import column_moves, taps
+from kerasish.backends.static.lowering.columns import taps
 from kerasish.backends.static.lowering.library import View, _geometry, contiguous, epilogue_kernel
 from kerasish.backends.static.lowering.moves import (
     Piece,
     _BlockLoop,
     _fill_piece,
 )
-from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
+from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Node, Value
 
 COPY = "copy"  # the kernel of a step that copies bytes
@@ -57,22 +56,36 @@ class Step(NamedTuple):
     tables: tuple[tuple[int, Any], ...] = ()
 
 
+class Repeat(NamedTuple):
+    """Steps that run one after the other, `times` times.
+
+    Attributes:
+        times: how often.
+        steps: each is called once per turn; `moves` are added to its words after each turn.
+        name: for messages.
+    """
+
+    times: int
+    steps: tuple[Step, ...]
+    name: str = ""
+
+
 class StandaloneUnit(Unit):
     """A unit that makes its own steps."""
 
-    def steps(self, locate: Locate) -> Iterator[Step]:
+    def steps(self, locate: Locate) -> Iterator[Step | Repeat]:
         """Yield the calls."""
         raise NotImplementedError
 
 
-def steps_of(unit: Unit, locate: Locate) -> list[Step]:
+def steps_of(unit: Unit, locate: Locate) -> list[Step | Repeat]:
     """Return the calls of a unit."""
     if isinstance(unit, StandaloneUnit):
         return list(unit.steps(locate))
     runtime = load_runtime()
     kernels = unit.kernels()
     by_address = dict(zip(compile_many(kernels), kernels))
-    results = []
+    results: list[Step | Repeat] = []
     for record in unit.records(locate):
         words = tuple(int(w) for w in record.block)
         if record.function == runtime.call_copy:
@@ -101,18 +114,13 @@ class ProductUnit(StandaloneUnit):
         out: the result.
         bias: added to each row, or None.
         activation: "relu" or "".
-        packed: (strips, rows, width): b's content in strips of columns; None: as it lies.
     """
 
-    def __init__(
-        self, a: View, b: View, out: Value, bias: Value | None, activation: str,
-        packed: Value | None,
-    ) -> None:  # fmt: skip
-        weights = b.root if packed is None else packed
-        reads = [a.root, weights, *([bias] if bias is not None else [])]
+    def __init__(self, a: View, b: View, out: Value, bias: Value | None, activation: str) -> None:
+        reads = [a.root, b.root, *([bias] if bias is not None else [])]
         super().__init__("product", reads, [out])
-        self.a, self.b, self.out, self.bias, self.packed = a, b, out, bias, packed
-        self.transposed = packed is None and b.strides[-1] != 1
+        self.a, self.b, self.out, self.bias = a, b, out, bias
+        self.transposed = b.strides[-1] != 1
         self.matmul = products.Matmul(epilogue_kernel(bias, activation), self.transposed)
         self.sizes = (a.shape[-2], b.shape[-1], a.shape[-1])
         self.scratch = products.scratch_size(self.matmul, *self.sizes[1:])
@@ -122,28 +130,12 @@ class ProductUnit(StandaloneUnit):
         return [self.matmul]
 
     def steps(self, locate: Locate) -> Iterator[Step]:
-        """Yield one call for all strips of whole width, one for the rest; or one for each pair."""
-        m, n, k = self.sizes
+        """Yield one call for each pair, the pairs of the last batch axis as one step."""
+        n = self.sizes[1]
         scratch = locate(("scratch", self)).address if self.scratch else 0
         at = locate(self.a.root).address
         to = locate(self.out).address
         bias = [] if self.bias is None else [locate(self.bias).address]
-        if self.packed is not None:
-            strips, _, width = self.packed.shape
-            whole = n // width
-            source = locate(self.packed).address
-            moves = [
-                (_B, 4 * k * width),
-                *((_OPERANDS + 2 * i, 4 * width) for i in range(len(bias) + 1)),
-            ]
-            for first, count, columns in ((0, whole, width), (whole, strips - whole, n % width)):
-                if count:
-                    words = self._block(
-                        (m, columns, k), at, (source + 4 * first * k * width, width),
-                        [b + 4 * first * width for b in bias], to + 4 * first * width, n, 0,
-                    )  # fmt: skip
-                    yield Step(self.matmul, words, count, tuple(moves), "product")
-            return
         b_row = self.b.strides[-1] if self.transposed else self.b.strides[-2]
         source = locate(self.b.root).address
         lead = self.out.shape[:-2]
@@ -186,73 +178,6 @@ def _aligned(view: View, count: int) -> tuple[int, ...]:
     return (*[0] * (count - len(own)), *own)
 
 
-class ConvolutionUnit(StandaloneUnit):
-    """A convolution: columns of what each window covers, times packed filters.
-
-    Args:
-        node: the convolution.
-        packed: for each group its filters in strips.
-        bias, activation, out: as for `ProductUnit`.
-    """
-
-    def __init__(
-        self, node: Node, packed: Sequence[Value], bias: Value | None, activation: str, out: Value
-    ) -> None:
-        x, kernel = node.inputs
-        self.g = g = _geometry(x.shape, kernel.shape, node.attrs)
-        rows = x.shape[0] * math.prod(g.y_shape[1:-1])
-        self.depth = math.prod(kernel.shape[:-1])
-        reads = [x, *packed, *([bias] if bias is not None else [])]
-        super().__init__(node.op.name, reads, [out])
-        point = math.prod(g.kernel) == 1 and set(g.strides) == {1} and not any(map(any, g.padding))
-        self.columns = x if point else Value((rows, g.groups * self.depth), x.dtype)
-        self.moves = [] if point else column_moves(g, x, self.columns)
-        self.scratch = 0 if point else nbytes_of(self.columns)
-        self.results = kernel.shape[-1] // g.groups
-        self.matmul = products.Matmul(epilogue_kernel(bias, activation))
-        self.packed, self.bias, self.rows = list(packed), bias, rows
-
-    def kernels(self) -> list[Any]:
-        """Return the kernels of the moves and of the product."""
-        return [*(loop.kernel for loop, _ in self.moves), self.matmul]
-
-    def steps(self, locate: Locate) -> Iterator[Step]:
-        """Yield the moves into columns, and the products."""
-        columns = locate(("scratch", self)) if self.moves else locate(self.columns)
-        for loop, target in self.moves:
-            record = loop.record(
-                lambda v: columns if v is self.columns else locate(v), target, self.name
-            )
-            yield Step(loop.kernel, tuple(int(w) for w in record.block), name=self.name)
-        width_of_all = self.results * self.g.groups
-        for group, packed in enumerate(self.packed):
-            strips, k, width = packed.shape
-            whole = self.results // width
-            bias = (
-                [] if self.bias is None else [locate(self.bias).address + 4 * group * self.results]
-            )
-            to = locate(self.writes[0]).address + 4 * group * self.results
-            moves = [
-                (_B, 4 * k * width),
-                *((_OPERANDS + 2 * i, 4 * width) for i in range(len(bias) + 1)),
-            ]
-            for first, count, size in (
-                (0, whole, width), (whole, strips - whole, self.results % width),
-            ):  # fmt: skip
-                if count:
-                    block = products.pack(
-                        self.matmul, table=load_runtime().table, sizes=(self.rows, size, k),
-                        a=(columns.address + 4 * group * k, self.g.groups * k, 1),
-                        b=(locate(packed).address + 4 * first * k * width, width),
-                        operands=[
-                            *((b + 4 * first * width, 0) for b in bias),
-                            (to + 4 * first * width, width_of_all),
-                        ],
-                    )  # fmt: skip
-                    words = tuple(int(w) for w in block)
-                    yield Step(self.matmul, words, count, tuple(moves), self.name)
-
-
 class WindowSumUnit(StandaloneUnit):
     """The sums of the elements in each window of a pooling; the padding counts as 0.
 
@@ -290,12 +215,3 @@ class WindowSumUnit(StandaloneUnit):
         for loop in self.loops:
             record = loop.record(locate, self.writes[0], self.name)
             yield Step(loop.kernel, tuple(int(w) for w in record.block), name=self.name)
-
-
-def strips_of(matrix: Any, width: int) -> Any:
-    """Return (rows, columns) as (strips, rows, width), the last strip filled up with zeros."""
-    rows, columns = matrix.shape
-    count = -(-columns // width)
-    padded = np.zeros((rows, count * width), matrix.dtype)
-    padded[:, :columns] = matrix
-    return np.ascontiguousarray(padded.reshape(rows, count, width).transpose(1, 0, 2))

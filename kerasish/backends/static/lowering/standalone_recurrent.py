@@ -1,0 +1,175 @@
+"""Recurrent layers without a library: a loop over time steps of a product and a fused loop.
+
+The product of a time step has the inputs of that step as an operand of its epilogue. The gates,
+which only a gradient reads, stay in scratch memory of one time step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from kerasish.backends.static.codegen import arguments, direct
+from kerasish.backends.static.codegen.arguments import Operand
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder, Symbol
+from kerasish.backends.static.codegen.driver import load_runtime
+from kerasish.backends.static.lowering.recurrent import GATES, SIZE
+from kerasish.backends.static.lowering.standalone_units import Repeat, StandaloneUnit, Step
+from kerasish.backends.static.lowering.units import Locate
+from kerasish.backends.static.machine.assembly import Target
+from kerasish.graph.ir import Node, Value
+from kerasish.ops.op import REGISTRY
+
+_X = 3  # word of a product's argument block
+
+
+class RecurrentUnit(StandaloneUnit):
+    """`lstm`, `gru` or `simple_rnn` over a sequence.
+
+    Args:
+        node: the op; nothing reads the gates.
+        weights: the recurrent kernel.
+        target: the processor.
+
+    Attributes:
+        packed: the value of the packed kernel.
+        array: this.
+    """
+
+    def __init__(self, node: Node, weights: Any, target: Target) -> None:
+        self.kind = node.op.name
+        self.steps_count, self.n, self.units = node.outputs[0].shape
+        self.width = GATES[self.kind] * self.units
+        masked = len(node.inputs) == len(REGISTRY[self.kind].input_names)
+        self.mask = node.inputs[-1] if masked else None
+        self.array = direct.pack_weights(weights, target)
+        self.packed = Value(self.array.shape, "float32")
+        inputs = list(node.inputs)
+        self.x, inputs[1] = inputs[0], self.packed
+        rest = inputs[2 : len(inputs) - masked]
+        self.bias = rest.pop(0) if self.kind == "gru" else None
+        # The states that the first time step reads, and for each the sequence it is written to.
+        self.carried = list(zip(rest, node.outputs))
+        super().__init__(self.kind, inputs, [sequence for _, sequence in self.carried])
+        self.product = direct.product(self._epilogue(), self.n, self.units, self.width, self.units)
+        self.cell = _CELLS[self.kind](masked)
+        self.gates_bytes = -(-SIZE * self.n * self.width // 64) * 64
+        self.scratch = self.gates_bytes + arguments.scratch_size(self.cell, self.units)
+
+    def kernels(self) -> list[Any]:
+        """Return the product and the cell."""
+        return [self.product, self.cell]
+
+    def steps(self, locate: Locate) -> Iterator[Step | Repeat]:
+        """Yield the first time step, and the loop over the others."""
+        before = [locate(first).address for first, _ in self.carried]
+        yield from self._time_step(locate, before, 0, False)
+        if self.steps_count > 1:
+            before = [locate(sequence).address for _, sequence in self.carried]
+            body = self._time_step(locate, before, 1, True)
+            yield Repeat(self.steps_count - 1, tuple(body), self.name)
+
+    def _epilogue(self) -> Kernel:
+        """Return what follows the product: plus the bias (GRU), or plus the inputs."""
+        k = KernelBuilder()
+        level = "element" if self.bias is None else "column"
+        k.output(k.input("float32") + k.input("float32", level=level))
+        return k.build()
+
+    def _time_step(self, locate: Locate, before: Sequence[int], t: int, moves: bool) -> list[Step]:
+        """Return the product and the cell of a time step.
+
+        Args:
+            locate: finds values.
+            before: the addresses of the states before the step.
+            t: its number.
+            moves: whether the following time steps read and write behind this one.
+        """
+        scratch = locate(("scratch", self)).address
+        row = SIZE * self.n
+        state, inputs = row * self.units, locate(self.x).address + row * self.width * t
+        if self.bias is None:
+            added, by = (inputs, self.width), row * self.width
+        else:
+            added, by = (locate(self.bias).address, 0), 0
+        words = direct.pack(
+            self.product, table=load_runtime().table, n=1, x=before[0],
+            weights=locate(self.packed).address, operands=[added, (scratch, self.width)],
+        )  # fmt: skip
+        going = ((_X, state), (direct.OPERANDS, by)) if moves else ()
+        first = Step(self.product, tuple(int(w) for w in words), 1, going, self.name)
+        # The cell: (address, row stride, bytes to the next time step) of each operand.
+        spots = [(scratch, self.width, 0, g) for g in range(GATES[self.kind])]
+        if self.bias is not None:
+            spots = [(inputs, self.width, row * self.width, g) for g in range(3)] + spots
+        places = [(at + SIZE * self.units * g, stride, move) for at, stride, move, g in spots]
+        places += [(at, self.units, state) for at in reversed(before)]
+        if self.mask is not None:
+            places.append((locate(self.mask).address + row * t, 1, row))
+        for _, sequence in reversed(self.carried):
+            places.append((locate(sequence).address + state * t, self.units, state))
+        return [first, self._cell(places, scratch + self.gates_bytes, moves)]
+
+    def _cell(self, places: list[tuple[int, int, int]], scratch: int, moves: bool) -> Step:
+        operands = [Operand(at, (stride,)) for at, stride, _ in places]
+        words = arguments.pack(
+            self.cell, operands, table=load_runtime().table, rows=self.n, columns=self.units,
+            scratch=scratch,
+        )  # fmt: skip
+        going = [
+            (arguments.operand_word(self.cell, i), move)
+            for i, (_, _, move) in enumerate(places)
+            if moves and move
+        ]
+        return Step(self.cell, tuple(int(w) for w in words), 1, tuple(going), self.name)
+
+
+def _inputs(k: KernelBuilder, count: int, masked: bool) -> tuple[list[Symbol], Symbol | None]:
+    """Return the inputs of a cell, and whether each row counts, where a mask says so."""
+    symbols = [k.input("float32") for _ in range(count)]
+    mask = k.input("float32", level="row") if masked else None
+    return symbols, None if mask is None else k.op("not_equal", mask, 0.0)
+
+
+def _kept(
+    k: KernelBuilder, counts: Symbol | None, pairs: Sequence[tuple[Symbol, Symbol]]
+) -> Kernel:
+    """Return the kernel that writes new states, or old ones where a mask leaves the step out."""
+    for new, old in pairs:
+        k.output(new if counts is None else k.op("select", counts, new, old), "float32")
+    return k.build()
+
+
+def _lstm(masked: bool) -> Kernel:
+    """c' = f c + i g, h' = o tanh(c'). Inputs: i, f, c, o before activation; c, h. Outputs: c', h'.
+
+    Source: as `codegen.recurrent.lstm_forward`.
+    """
+    k = KernelBuilder()
+    (zi, zf, zc, zo, c, h), counts = _inputs(k, 6, masked)
+    i, f, o = (k.op("sigmoid", z) for z in (zi, zf, zo))
+    new_c = f * c + i * k.op("tanh", zc)
+    return _kept(k, counts, [(new_c, c), (o * k.op("tanh", new_c), h)])
+
+
+def _gru(masked: bool) -> Kernel:
+    """h' = z h + (1 - z) n. Inputs: z, r, h of the inputs, of the product, h. Output: h'.
+
+    Source: as `codegen.recurrent.gru_forward`.
+    """
+    k = KernelBuilder()
+    (xz, xr, xh, hz, hr, hh, h), counts = _inputs(k, 7, masked)
+    z, r = k.op("sigmoid", xz + hz), k.op("sigmoid", xr + hr)
+    n = k.op("tanh", xh + r * hh)
+    return _kept(k, counts, [(n + z * (h - n), h)])
+
+
+def _simple(masked: bool) -> Kernel:
+    """h' = tanh(z). Inputs: z, h. Output: h'."""
+    k = KernelBuilder()
+    (z, h), counts = _inputs(k, 2, masked)
+    return _kept(k, counts, [(k.op("tanh", z), h)])
+
+
+_CELLS = {"lstm": _lstm, "gru": _gru, "simple_rnn": _simple}
+RECURRENT = frozenset(_CELLS)
