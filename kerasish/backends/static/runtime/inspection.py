@@ -7,9 +7,11 @@ from typing import Any
 
 from kerasish.backends.backend import Timing
 from kerasish.backends.origins import Origins
+from kerasish.backends.static.codegen.driver import RecordError
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.interpreted import Interpreted
-from kerasish.backends.static.lowering.units import Unit, nbytes_of
+from kerasish.backends.static.lowering.moves import GatherUnit, ScatterUnit
+from kerasish.backends.static.lowering.units import Unit, nbytes_of, view_of
 from kerasish.backends.static.runtime.program import Executable
 
 
@@ -44,6 +46,31 @@ def timings(timed: Sequence[tuple[str, Any, float]], origins: Origins) -> list[T
             )
         )
     return results
+
+
+def explained(error: RecordError, executable: Executable, origins: Origins) -> Exception:
+    """Return what to raise for a record that failed: for an index out of range, which, and where.
+
+    Args:
+        error: of the executable's last run; its memory is as the record left it.
+        executable: what ran.
+        origins: where values come from.
+    """
+    unit = None if error.record is None else executable.unit_of(error.record)
+    if not error.out_of_range or not isinstance(unit, (GatherUnit, ScatterUnit)):
+        return error
+    indices, rows = unit.reads[1], unit.table_rows
+    numbers = view_of(executable.locate(indices), indices)
+    odd = numbers[(numbers < -rows) | (numbers >= rows)]
+    layer = origins.layer(unit.writes or unit.reads)
+    where = f"Layer {layer!r}: index" if layer else "Index"
+    line = f" ({origins.line(unit.writes)})" if origins.line(unit.writes) else ""
+    said = f" {odd.flat[0]}" if odd.size else ""
+    return IndexError(
+        f"{where}{said} is out of range for {rows} rows{line}. Are all labels or token "
+        f"numbers from 0 to {rows - 1}? For larger ones, raise input_dim of an Embedding, or the "
+        "units of the last layer."
+    )
 
 
 def memory_of(executable: Executable | Interpreted, variables: int) -> dict[str, int]:
