@@ -295,6 +295,54 @@ def test_notebooks_show_the_same():
         assert "Give rows of shape (4,)" in text.splitlines()[-1]
 
 
+# --- indices out of range ---------------------------------------------------------------------
+
+
+def lookup():
+    """Return a model whose Embedding no check of the inputs sees."""
+    shifted = layers.Lambda(lambda x: x + 5)
+    words = layers.Embedding(10, 2, name="words")
+    model = keras.Sequential([shifted, words, layers.Flatten(), layers.Dense(1)])
+    model.compile("sgd", "mse")
+    return model
+
+
+@pytest.mark.parametrize("method", ["fit", "evaluate", "predict", "predict_on_batch", "call"])
+def test_an_index_out_of_range_names_the_layer_and_the_index(method, engine):
+    x = np.zeros((96, 3), "int32")
+    x[70] = 7  # in the third batch: epochs run many steps in one native call
+    model = lookup()
+    with pytest.raises(IndexError, match=r"(?s)(Index 12 of layer .*words'|\"words\": index 12)"):
+        if method == "call":
+            model(x)
+        elif method == "fit":
+            model.fit(x, np.ones((96, 1)), shuffle=False, verbose=0)
+        elif method == "evaluate":
+            model.evaluate(x, np.ones((96, 1)), verbose=0)
+        else:
+            getattr(model, method)(x)
+    x[70] = 0
+    assert np.isfinite(model.predict(x, verbose=0)).all()  # the model is as good as before
+
+
+def test_an_index_out_of_range_in_a_loop(engine):
+    class Walk(layers.Layer):
+        def build(self, shape):
+            self.table = self.add_weight(shape=(5, 2), initializer="ones")
+
+        def call(self, x):
+            def go_on(at, total):
+                return ops.sum(total) < 100.0
+
+            def step(at, total):
+                return at + 1, total + ops.sum(ops.take(self.table, at, axis=0))
+
+            return ops.while_loop(go_on, step, (ops.cast(x[0, 0], "int32"), ops.sum(x) * 0.0))[1]
+
+    with pytest.raises(IndexError, match="out of (range|bounds)"):
+        keras.function(Walk())(np.zeros((1, 1), "float32"))
+
+
 # --- keywords -------------------------------------------------------------------------------------
 
 

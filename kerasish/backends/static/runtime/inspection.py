@@ -56,20 +56,22 @@ def explained(error: RecordError, executable: Executable, origins: Origins) -> E
         executable: what ran.
         origins: where values come from.
     """
-    unit = None if error.record is None else executable.unit_of(error.record)
-    if not error.out_of_range or not isinstance(unit, (GatherUnit, ScatterUnit)):
+    if not error.out_of_range or error.record is None:
         return error
-    indices, rows = unit.reads[1], unit.table_rows
-    numbers = view_of(executable.locate(indices), indices)
-    odd = numbers[(numbers < -rows) | (numbers >= rows)]
-    layer = origins.layer(unit.writes or unit.reads)
-    where = f"Layer {layer!r}: index" if layer else "Index"
-    line = f" ({origins.line(unit.writes)})" if origins.line(unit.writes) else ""
-    said = f" {odd.flat[0]}" if odd.size else ""
+    unit = executable.unit_of(error.record)  # None: of a loop's body, which is a program of its own
+    layer = origins.layer(unit.writes or unit.reads) if unit else ""
+    line = origins.line(unit.writes or unit.reads) if unit else ""
+    where = (f" of layer {layer!r}" if layer else "") + (f" ({line})" if line else "")
+    said, rows = "An index", "the size of the table"
+    if isinstance(unit, (GatherUnit, ScatterUnit)):
+        count, indices = unit.table_rows, unit.reads[1]
+        numbers = view_of(executable.locate(indices), indices)
+        odd = numbers[(numbers < -count) | (numbers >= count)]
+        said, rows = f"Index {odd.flat[0]}" if odd.size else said, str(count)
     return IndexError(
-        f"{where}{said} is out of range for {rows} rows{line}. Are all labels or token "
-        f"numbers from 0 to {rows - 1}? For larger ones, raise input_dim of an Embedding, or the "
-        "units of the last layer."
+        f"{said}{where} is out of range: {error.record.name}. Are all labels or token numbers "
+        f"below {rows}? For larger ones, raise input_dim of the Embedding, or the units of the "
+        "last layer."
     )
 
 
