@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING, Any
 from kerasish.devices import set_device as set_device
 from kerasish.devices import set_memory_limit as set_memory_limit
 from kerasish.environment import choice, switch
+from kerasish.tracebacks import disable_traceback_filtering as disable_traceback_filtering
+from kerasish.tracebacks import enable_traceback_filtering as enable_traceback_filtering
+from kerasish.tracebacks import is_traceback_filtering_enabled as is_traceback_filtering_enabled
 
 if TYPE_CHECKING:
     from kerasish.dtype_policies import DTypePolicy
@@ -50,7 +53,6 @@ class _Settings:
     tf32 = switch("KERASISH_TF32")
     flash_attention: bool | None = None
     interactive_logging = True
-    traceback_filtering = True
     max_epochs: int | None = None
     max_steps_per_epoch: int | None = None
     seed: int | None = None
@@ -225,21 +227,6 @@ def enable_interactive_logging() -> None:
 def disable_interactive_logging() -> None:
     """Draw no progress bars: one line per epoch."""
     _Settings.interactive_logging = False
-
-
-def is_traceback_filtering_enabled() -> bool:
-    """Return whether tracebacks would be filtered; kerasish keeps them short by design."""
-    return _Settings.traceback_filtering
-
-
-def enable_traceback_filtering() -> None:
-    """Accepted for compatibility with Keras: kerasish's tracebacks are short already."""
-    _Settings.traceback_filtering = True
-
-
-def disable_traceback_filtering() -> None:
-    """Accepted for compatibility with Keras: kerasish's tracebacks are short already."""
-    _Settings.traceback_filtering = False
 
 
 def max_epochs() -> int | None:

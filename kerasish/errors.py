@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Iterable
 from traceback import walk_stack
@@ -57,6 +58,23 @@ class UnknownKeyError(UnknownNameError, KeyError):
 
 class MissingFileError(FileNotFoundError, ValueError):
     """A file to load is not there."""
+
+    @classmethod
+    def of(cls, who: str, path: str) -> Self:
+        """Return the error for a path at which there is nothing.
+
+        Args:
+            who: the function that was to read it.
+            path: the path.
+        """
+        folder, name = os.path.split(os.path.abspath(path))
+        try:
+            names = os.listdir(folder)
+        except OSError:
+            return cls(f"{who}: there is no file {path!r}, and no folder {folder!r} that is read.")
+        near = difflib.get_close_matches(name, names, n=1)
+        fix = f"Did you mean {near[0]!r}?" if near else "Give a path from there, or from the root."
+        return cls(f"{who}: there is no file {path!r} in {folder!r}. {fix}")
 
 
 class DeviceError(RuntimeError):

@@ -12,6 +12,8 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from kerasish.tracebacks import hide_frames, hint_keywords
+
 if TYPE_CHECKING:
     from typing_extensions import Unpack as Unpack
 else:
@@ -83,16 +85,23 @@ def with_options(
 
         @functools.wraps(init)
         def construct(*args: Any, **kwargs: Any) -> None:
-            if len(args) > len(names):
-                raise TypeError(
-                    f"{type(args[0]).__name__} takes {len(names) - 1} arguments by position at "
-                    f"most, got {len(args) - 1}."
-                )
-            for name, value in zip(names[len(first) :], args[len(first) :]):
-                if name in kwargs:
-                    raise TypeError(f"{type(args[0]).__name__}: {name} is given twice.")
-                kwargs[name] = value
-            init(*args[: len(first)], **{**shared, **kwargs})
+            try:
+                if len(args) > len(names):
+                    raise TypeError(
+                        f"{type(args[0]).__name__} takes {len(names) - 1} arguments by position "
+                        f"at most, got {len(args) - 1}."
+                    )
+                for name, value in zip(names[len(first) :], args[len(first) :]):
+                    if name in kwargs:
+                        raise TypeError(f"{type(args[0]).__name__}: {name} is given twice.")
+                    kwargs[name] = value
+                init(*args[: len(first)], **{**shared, **kwargs})
+            except Exception as error:
+                hint_keywords(error, construct, kwargs)
+                hide_frames(error, keep_entry=False)
+                raise
+
+        construct.hides_frames = True  # type: ignore[attr-defined]
 
         last = inspect.Parameter("kwargs", inspect.Parameter.VAR_KEYWORD, annotation="Any")
         parameters = [*shown.values(), *([last] if rest else [])]

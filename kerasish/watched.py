@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.tracebacks import ShortInitTracebacks
 from kerasish.typing import Structure
 
 OWN = __name__.partition(".")[0]
@@ -40,7 +41,7 @@ class _Changes:
     count = 0
 
 
-class Watched:
+class Watched(ShortInitTracebacks):
     """A mixin: traces that use such an object are made again when an attribute of it changes."""
 
     def __setattr__(self, name: str, value: object) -> None:

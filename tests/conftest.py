@@ -31,6 +31,9 @@ from kerasish import config  # noqa: E402
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("steady")
 
+# A test that fails shows all frames; tests/test_tracebacks.py looks at what users see.
+config.disable_traceback_filtering()
+
 # Programs that tests start on several ranks: they train when they are imported.
 collect_ignore = ["shared/rank_bits.py", "shared/rank_failures.py"]
 

@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.state_checks import Check, check_values
+from kerasish.tracebacks import ShortInitTracebacks
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
@@ -45,7 +46,7 @@ HOOKS = (
 _FIRST_HOOKS = ("on_train_begin", "on_epoch_begin", "on_train_batch_begin", "on_batch_begin")
 
 
-class Callback:
+class Callback(ShortInitTracebacks):
     """Hooks around epochs and batches; override the ones you need.
 
     `logs` holds the results so far, such as `{"loss": 0.31, "val_loss": 0.4}`; in batch hooks these

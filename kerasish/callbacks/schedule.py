@@ -13,6 +13,7 @@ from kerasish.callbacks.message import say
 from kerasish.callbacks.monitor import Monitor
 from kerasish.callbacks.state_checks import is_count, is_number, maybe
 from kerasish.callbacks.values import get_rate, plain, rated, rates, set_rate
+from kerasish.tracebacks import keyword_hint
 
 if TYPE_CHECKING:
     from kerasish.optimizers.optimizer import Optimizer
@@ -112,6 +113,9 @@ class ReduceLROnPlateau(Monitor):
         min_lr: float = 0.0,
         **kwargs: Any,
     ) -> None:
+        hint = keyword_hint(ReduceLROnPlateau.__init__, kwargs)
+        if hint:
+            raise TypeError(f"ReduceLROnPlateau: unexpected argument(s) {sorted(kwargs)}.{hint}")
         super().__init__(monitor, mode, min_delta)
         if factor >= 1.0:
             raise ValueError(f"ReduceLROnPlateau: factor must be below 1, got {factor}")

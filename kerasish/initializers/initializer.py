@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish.signatures import any_arguments
+from kerasish.tracebacks import ShortInitTracebacks
 from kerasish.typing import DTypeLike, Shape
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Initializer:
+class Initializer(ShortInitTracebacks):
     """A function (shape, dtype) -> first value of a variable; subclasses write `__call__`.
 
     Example:

@@ -250,9 +250,15 @@ class Embedding(QuantizedEmbeddingLayer):
         """Pick the rows."""
         if inputs.dtype not in ("int32", "int64", "uint8"):
             inputs = ops.cast(inputs, "int32")
-        rows = ops.cast(self.picked_rows(inputs), self.compute_dtype)
-        if self.lora_enabled:
-            rows = self.adapt(rows, lambda first: ops.take(first, inputs, axis=0))
+        try:
+            rows = ops.cast(self.picked_rows(inputs), self.compute_dtype)
+            if self.lora_enabled:
+                rows = self.adapt(rows, lambda first: ops.take(first, inputs, axis=0))
+        except IndexError as error:
+            raise IndexError(
+                f"{self.display_name()}: {error}. input_dim={self.input_dim} takes indices from 0 "
+                f"to {self.input_dim - 1}: raise it, or give larger ones an index of their own."
+            ) from error
         return rows
 
     def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> AnyTensor | None:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, ov
 
 from kerasish.ops.shapes import Unknown
 from kerasish.overriding import override
+from kerasish.tracebacks import hide_frames, hint_keywords
 from kerasish.typing import AnyTensor, Structure
 
 P = ParamSpec("P")
@@ -306,14 +307,18 @@ class Op(Traits):
         Symbolic arguments give a symbolic tensor; an op of several results gives a tuple (`TupleOp`
         for type checkers).
         """
-        if attrs or self.attr_names or len(args) != self.arity:
-            args, attrs = self.bind(args, attrs)
         try:
-            return (_slot.engine or _default[0]).apply(
-                self, args[0] if self.variadic else args, attrs
-            )
-        except SymbolicArgument as signal:
-            return signal.argument.__kerasish_function__(self, args, attrs)
+            if attrs or self.attr_names or len(args) != self.arity:
+                args, attrs = self.bind(args, attrs)
+            try:
+                return (_slot.engine or _default[0]).apply(
+                    self, args[0] if self.variadic else args, attrs
+                )
+            except SymbolicArgument as signal:
+                return signal.argument.__kerasish_function__(self, args, attrs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def bind(self, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
         """Return (inputs, attrs in the kernel's order) from a call's arguments, defaults filled in.
@@ -461,17 +466,22 @@ def function(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f)
     def composed(*args: P.args, **kwargs: P.kwargs) -> R:
-        symbolic = _symbolic_among(args)
-        if symbolic is None and kwargs:
-            symbolic = _symbolic_among(kwargs.values())
-        if symbolic is not None:
-            with override(_slot, "inferring", True):
-                return symbolic.__kerasish_function__(composed, args, kwargs)
-        engine = _slot.engine
-        if engine is not None and engine.fuses_calls:
-            result = engine.fused_call(composed, args, kwargs)
-            if result is not None:
-                return result
-        return f(*args, **kwargs)
+        try:
+            symbolic = _symbolic_among(args)
+            if symbolic is None and kwargs:
+                symbolic = _symbolic_among(kwargs.values())
+            if symbolic is not None:
+                with override(_slot, "inferring", True):
+                    return symbolic.__kerasish_function__(composed, args, kwargs)
+            engine = _slot.engine
+            if engine is not None and engine.fuses_calls:
+                result = engine.fused_call(composed, args, kwargs)
+                if result is not None:
+                    return result
+            return f(*args, **kwargs)
+        except Exception as error:
+            hint_keywords(error, f, kwargs)
+            hide_frames(error, keep_entry=False)
+            raise
 
     return composed

@@ -11,6 +11,7 @@ from kerasish.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.tensor import Variable, autocast, no_gradient
+from kerasish.tracebacks import hides_frames
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -32,6 +33,7 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
         True
     """
 
+    @hides_frames
     def __init__(
         self, default_optimizer: Optimizer, optimizer_map: Mapping[str, Optimizer] | None = None
     ) -> None:

@@ -22,6 +22,7 @@ from kerasish.optimizers.weight_decay import Exclusions, decayed
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.scopes import autocast, using_scope
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
+from kerasish.tracebacks import keyword_hint
 from kerasish.typing import AnyTensor, Structure
 
 if TYPE_CHECKING:
@@ -86,9 +87,10 @@ class Optimizer(OptimizerState):
         **kwargs: Any,
     ) -> None:
         if kwargs:
+            hint = keyword_hint(type(self).__init__, kwargs)
             raise ValueError(
                 f"{type(self).__name__} got an unexpected argument {next(iter(kwargs))!r}."
-                + (" Its name is learning_rate." if "lr" in kwargs else "")
+                + (" Its name is learning_rate." if "lr" in kwargs else hint)
             )
         self.weight_decay = weight_decay
         self.clipnorm, self.clipvalue, self.global_clipnorm = clipnorm, clipvalue, global_clipnorm

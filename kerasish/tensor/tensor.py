@@ -377,6 +377,18 @@ def _scalar_dtype(x: complex) -> str:
     return config.floatx() if type(x) is float else "complex64"
 
 
+def _hint(x: Structure, array: Array) -> str:
+    """Return how to make numbers of an array that holds none; "" where nothing is known."""
+    if hasattr(x, "todense"):
+        return ". Make it dense: x.todense()."
+    if array.dtype.kind in "US" or array.size and isinstance(array.flat[0], (str, bytes)):
+        return (
+            ". Turn text into numbers first, by layers.TextVectorization or layers.StringLookup, "
+            "and numbers written as text by x.astype('float32')."
+        )
+    return ""
+
+
 def _convert_array(x: Structure, name: str | None) -> Tensor:
     borrowed = False
     if isinstance(x, (list, tuple)):
@@ -397,9 +409,10 @@ def _convert_array(x: Structure, name: str | None) -> Tensor:
     else:
         array = np.asarray(x)
     if array.dtype.kind in "OUSV" and "bfloat16" not in str(array.dtype):
+        shown = " ".join(str(x)[:60].split())  # on one line
         raise DTypeError(
-            f"Expected numbers, got {type(x).__name__} with dtype {array.dtype}: {str(x)[:60]}"
-            f"{'. Make it dense: x.todense().' if hasattr(x, 'todense') else ''}"
+            f"Expected numbers, got {type(x).__name__} with dtype {array.dtype}: {shown}"
+            f"{_hint(x, array)}"
         )
     if name is not None and array.dtype != dtypes.array_dtype(name):
         array, borrowed = array.astype(dtypes.array_dtype(name)), False

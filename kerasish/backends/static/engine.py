@@ -15,7 +15,7 @@ from kerasish import config, tree
 from kerasish.backends.backend import Backend, CompiledStep, Formula, Peaks, RowRun, Timing
 from kerasish.backends.eager import Eager
 from kerasish.backends.origins import Origins, stages, traced_values
-from kerasish.backends.static.codegen.driver import Record, UnmetConditionError
+from kerasish.backends.static.codegen.driver import Record, RecordError, UnmetConditionError
 from kerasish.backends.static.lowering.compiled_plan import (
     CompiledPlan,
     CompiledPlans,
@@ -29,7 +29,7 @@ from kerasish.backends.static.machine import native
 from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.onednn.library import slow_halves
 from kerasish.backends.static.runtime.control import Settings, kernels
-from kerasish.backends.static.runtime.inspection import memory_of, timings
+from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
 from kerasish.backends.static.runtime.peaks import measured_peaks
 from kerasish.backends.static.runtime.program import Executable
@@ -405,6 +405,8 @@ class CompiledCall:
                 (run or executable.run)()
             except UnmetConditionError as error:
                 raise self.other_path(error) from None
+            except RecordError as error:
+                raise self.explained(error) from None
             for v in self.traced.updated:
                 v.written_in_buffer()
             results = [wrap(executable.output(v)) for v in self.results]
@@ -420,6 +422,12 @@ class CompiledCall:
         """Return the answers of the last run, up to the condition that did not hold."""
         values = self.asked[: error.number + 1]
         return OtherPath([self.executable.output(v) for v in values])
+
+    def explained(self, error: RecordError) -> Exception:
+        """Return what to raise for a record that failed in a run."""
+        if isinstance(self.executable, Executable):
+            return explained(error, self.executable, self.origins)
+        return error
 
     def call_reading(
         self, args: tuple[Any, ...]
@@ -442,8 +450,9 @@ class CompiledCall:
             return None
         gather = RowGather(sources, targets)
         return RowSteps(
-            executable.parts[0], gather, order, self._before, self._after, self._row_timings
-        )
+            executable.parts[0], gather, order, self._before, self._after, self._row_timings,
+            self.explained,
+        )  # fmt: skip
 
     def _row_timings(self, timed: Sequence[tuple[Record, float]]) -> list[Timing]:
         """Return what a timed batch of a run over rows found out."""

@@ -200,7 +200,8 @@ def _count(parts: tuple[Any, Any, Any]) -> int:
     counts = {leaf.count for leaf in leaves}
     if len(counts) > 1:
         raise ValueError(
-            f"All arrays must have the same number of samples (rows), got {row_counts(parts)}."
+            f"All arrays must have the same number of samples (rows), got {row_counts(parts)}. "
+            "Give each row of x its row of y (and its sample_weight)."
         )
     count = counts.pop()
     if count == 0:

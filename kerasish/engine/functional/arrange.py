@@ -110,7 +110,7 @@ def _as_numbers(value: Any, wanted: KerasTensor, who: str) -> Any:
     try:
         return convert(value)
     except DTypeError as error:
-        raise DTypeError(f"{who}: input {wanted.name!r} takes {wanted.dtype}. {error}") from error
+        raise DTypeError(f"{who}: input {wanted.name!r} takes {wanted.dtype}. {error}") from None
 
 
 def _as_text(value: Any, wanted: KerasTensor, who: str) -> Any:
@@ -130,7 +130,7 @@ def _likely_cause(target: Any, shape: tuple[Any, ...]) -> str:
         return " The shape given to Input leaves the batch axis out."
     if len(shape) == len(target) - 1 and target[-1] in (1, None):
         return " An axis of channels is missing: x[..., None]."
-    return ""
+    return f" Give rows of shape {target[1:]}, or make the model with Input({shape[1:]})."
 
 
 def _agree(wanted: Any, sizes: Any) -> bool:

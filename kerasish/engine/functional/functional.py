@@ -16,6 +16,7 @@ from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.naming import unique_name
 from kerasish.ops import dtypes
+from kerasish.tracebacks import keyword_hint
 from kerasish.typing import AnyTensor, Array, Shape, ShapeLike, Structure, TensorLike
 
 if TYPE_CHECKING:
@@ -65,7 +66,9 @@ class InputLayer(Layer):
             warnings.warn("InputLayer: `input_shape` is the old name of `shape`.", stacklevel=2)
             shape = kwargs.pop("input_shape")
         if kwargs:
-            raise TypeError(f"{self.display_name()}: unexpected argument(s) {sorted(kwargs)}.")
+            hint = keyword_hint(type(self).__init__, kwargs)
+            who = self.display_name()
+            raise TypeError(f"{who}: unexpected argument(s) {sorted(kwargs)}.{hint}")
         if batch_shape is not None and (shape is not None or batch_size is not None):
             raise ValueError(
                 f"{self.display_name()}: give shape and batch_size, or batch_shape, not both kinds."

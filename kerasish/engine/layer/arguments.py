@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from kerasish import registry, tree
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import SparseTensor, Tensor, Variable
+from kerasish.tracebacks import did_you_mean
 from kerasish.typing import Shape, Structure, TensorLike
 
 if TYPE_CHECKING:
@@ -78,11 +78,10 @@ def _legacy_shape(layer: Any, kwargs: dict[str, Any]) -> Any:
         shape = (batch_size, kwargs.pop("input_dim"))
     if kwargs:
         taken = [n for n in _signature(layer.__class__).parameters if n not in ("self", "kwargs")]
-        near = [difflib.get_close_matches(n, [*taken, *_BASE_ARGUMENTS], n=1) for n in kwargs]
-        hints = " or ".join(repr(names[0]) for names in near if names)
+        hint = did_you_mean(kwargs, [*taken, *_BASE_ARGUMENTS])
         raise TypeError(
-            f"{type(layer).__name__}: unexpected argument(s) {sorted(kwargs)}; it takes {taken} "
-            f"and {list(_BASE_ARGUMENTS)}.{f' Did you mean {hints}?' if hints else ''}"
+            f"{type(layer).__name__}: unexpected argument(s) {sorted(kwargs)}"
+            + (f".{hint}" if hint else f"; it takes {taken} and {list(_BASE_ARGUMENTS)}.")
         )
     return None if shape is None else tuple(shape)
 

@@ -30,6 +30,7 @@ from kerasish.tensor import (
     is_traced,
     name_scope,
 )
+from kerasish.tracebacks import hide_frames
 
 
 def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
@@ -43,6 +44,9 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
             self._path = f"{path}/{self.name}" if path else self.name
             with name_scope(self.name):
                 result = build(self, *args, **kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
         finally:
             self._building = False
         self._build_shapes = _named_shapes(build, args, kwargs)

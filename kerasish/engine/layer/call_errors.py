@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,6 +28,10 @@ def note_layer(
         args, kwargs: what `call` was given.
     """
     if getattr(error, "failing_layer", None) is not None:
+        return
+    if str(error).startswith(layer.display_name()):  # says all that, and ends with the fix
+        with contextlib.suppress(AttributeError):  # a class with slots
+            error.failing_layer = layer.path  # type: ignore[attr-defined]
         return
     name = f"{type(layer).__name__}.call()"
     lines = [f"{_BEGINNING}{name} of layer {layer.path!r}.", f"Arguments received by {name}:"]

@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasish import tree
 from kerasish.errors import ShapeError
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import AnyTensor, Shape
 
 
@@ -29,6 +30,7 @@ class InputSpec:
         (2, {-1: 3})
     """
 
+    @hides_frames
     def __init__(
         self,
         dtype: str | None = None,

@@ -62,6 +62,7 @@ from kerasish.tensor import (
     convert,
     name_scope,
 )
+from kerasish.tracebacks import hide_frames
 from kerasish.typing import PolicyLike, RegularizerLike, Structure, TensorLike
 from kerasish.unsupported import refuse_method
 from kerasish.watched import note_use, set_calling
@@ -225,59 +226,65 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
         """Compute the result for tensors; for symbolic ones, remember the call."""
-        if context.recorder is not None:
-            return context.recorder.layer_call(self, args, kwargs)
-        if any_symbolic(args) or kwargs and any_symbolic(kwargs):
-            return self._call_symbolic(args, kwargs)
-        if args:
-            first = args[0]
-            if type(first) is not Tensor or (first.dtype != self.compute_dtype and self.autocast):
-                args = (self._take(first), *args[1:])
-            if len(args) > 1:
-                args = (args[0], *(self._take(a) if _is_array(a) else a for a in args[1:]))
-        elif kwargs:
-            kwargs = {k: self._take(v) if _is_array(v) else v for k, v in kwargs.items()}
-        parts = self.call_parts
-        training = kwargs.get("training")
-        if training is None and context.training is not None:
-            training = context.training
-        if parts.training and "training" not in parts.names[: len(args)]:
-            kwargs["training"] = bool(parts.training_default if training is None else training)
-        elif "training" in kwargs and not parts.training:
-            del kwargs["training"]
-        if parts.masks:
-            self._pass_masks(args, kwargs)
-        outermost = context.root is None
-        before = context.training
-        if outermost:
-            set_calling(True)  # first: what a call notes down makes no trace stale
-            context.root, context.serial = self, next(serials)
-            self._losses, self._losses_of = [], context.serial
-        note_use(self)
-        context.training = training
         try:
-            building = not self.built and self._begin_building(args, kwargs)
-            if self.input_spec is not None:
-                check_input(self.input_spec, args[0] if args else None, self.display_name())
-            with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
-                remat = self._remat_mode is not None
-                call = self.rematerialized_call(self.call) if remat else self.call
-                try:
-                    outputs = call(*args, **kwargs)
-                except Exception as error:
-                    note_layer(error, self, args, kwargs)
-                    raise
-            if building:
-                self._end_building(args, kwargs)
-            self._finish_call(args, kwargs, outputs)
-            if context.watch is not None:
-                context.watch(self, outputs)
-            return outputs
-        finally:
-            context.training = before
+            if context.recorder is not None:
+                return context.recorder.layer_call(self, args, kwargs)
+            if any_symbolic(args) or kwargs and any_symbolic(kwargs):
+                return self._call_symbolic(args, kwargs)
+            if args:
+                first = args[0]
+                if type(first) is not Tensor or (
+                    first.dtype != self.compute_dtype and self.autocast
+                ):
+                    args = (self._take(first), *args[1:])
+                if len(args) > 1:
+                    args = (args[0], *(self._take(a) if _is_array(a) else a for a in args[1:]))
+            elif kwargs:
+                kwargs = {k: self._take(v) if _is_array(v) else v for k, v in kwargs.items()}
+            parts = self.call_parts
+            training = kwargs.get("training")
+            if training is None and context.training is not None:
+                training = context.training
+            if parts.training and "training" not in parts.names[: len(args)]:
+                kwargs["training"] = bool(parts.training_default if training is None else training)
+            elif "training" in kwargs and not parts.training:
+                del kwargs["training"]
+            if parts.masks:
+                self._pass_masks(args, kwargs)
+            outermost = context.root is None
+            before = context.training
             if outermost:
-                context.root = None
-                set_calling(False)
+                set_calling(True)  # first: what a call notes down makes no trace stale
+                context.root, context.serial = self, next(serials)
+                self._losses, self._losses_of = [], context.serial
+            note_use(self)
+            context.training = training
+            try:
+                building = not self.built and self._begin_building(args, kwargs)
+                if self.input_spec is not None:
+                    check_input(self.input_spec, args[0] if args else None, self.display_name())
+                with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
+                    remat = self._remat_mode is not None
+                    call = self.rematerialized_call(self.call) if remat else self.call
+                    try:
+                        outputs = call(*args, **kwargs)
+                    except Exception as error:
+                        note_layer(error, self, args, kwargs)
+                        raise
+                if building:
+                    self._end_building(args, kwargs)
+                self._finish_call(args, kwargs, outputs)
+                if context.watch is not None:
+                    context.watch(self, outputs)
+                return outputs
+            finally:
+                context.training = before
+                if outermost:
+                    context.root = None
+                    set_calling(False)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def _finish_call(self, args: Any, kwargs: Any, outputs: Structure) -> None:
         """Add the penalty on the results, and give them their masks."""

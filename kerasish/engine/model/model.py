@@ -31,6 +31,7 @@ from kerasish.engine.training.trainer import Trainer
 from kerasish.errors import UnknownNameError
 from kerasish.graph.abstract import infer
 from kerasish.signatures import any_arguments
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import AnyTensor, PathLike, Shape, Structure
 
 if TYPE_CHECKING:
@@ -319,6 +320,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
 
     # --- files ----------------------------------------------------------------------------------
 
+    @hides_frames
     def save(
         self, filepath: PathLike, overwrite: bool = True, zipped: bool | None = None, **kwargs: Any
     ) -> None:
@@ -333,6 +335,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
         """Remove temporary files that interrupted saves left under names like `pattern`."""
         saving("clear_cut_off")(pattern)
 
+    @hides_frames
     def save_weights(
         self, filepath: PathLike, overwrite: bool = True, max_shard_size: int | None = None
     ) -> None:
@@ -341,6 +344,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
             self, filepath, overwrite=overwrite, max_shard_size=max_shard_size
         )
 
+    @hides_frames
     def load_weights(self, filepath: PathLike, skip_mismatch: bool = False, **kwargs: Any) -> None:
         """Load weights from a `.weights.h5`, `.keras` or legacy `.h5` file."""
         return saving("load_weights")(self, filepath, skip_mismatch=skip_mismatch, **kwargs)
@@ -365,6 +369,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
         """Return the architecture as JSON."""
         return saving("model_to_json")(self, **kwargs)
 
+    @hides_frames
     def export(
         self,
         filepath: PathLike,

@@ -22,9 +22,17 @@ from kerasish.engine.training.program import CompileSettings, TrainingProgram, c
 from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
 from kerasish.tensor import Tensor, no_gradient
+from kerasish.tracebacks import (
+    hides_frames,
+    short_tracebacks,
+    takes_no_more,
+    unexpected_keywords,
+)
 from kerasish.typing import CallbackLike, LossLike, MetricLike, OptimizerLike, PathLike, Structure
 
 if TYPE_CHECKING:
+    from typing_extensions import Never
+
     from kerasish.backends.backend import CompiledStep
     from kerasish.callbacks.callback import Callback
     from kerasish.callbacks.history import History
@@ -117,6 +125,7 @@ class Trainer(InspectionMixin, Layer):
 
     # --- compile ------------------------------------------------------------------------------
 
+    @hides_frames
     def compile(
         self,
         optimizer: OptimizerLike | None = "rmsprop",
@@ -156,6 +165,7 @@ class Trainer(InspectionMixin, Layer):
         """Return what `compile` was given as a config, the optimizer as it is now."""
         return self.training_program.config()
 
+    @hides_frames
     def compile_from_config(self, config: dict[str, Any]) -> None:
         """Compile with what `get_compile_config` returned."""
         if not config:
@@ -283,6 +293,7 @@ class Trainer(InspectionMixin, Layer):
 
     # --- fit, evaluate, predict -------------------------------------------------------------------
 
+    @takes_no_more
     def fit(
         self,
         x: Structure = None,
@@ -303,6 +314,7 @@ class Trainer(InspectionMixin, Layer):
         validation_freq: int = 1,
         *,
         resume: Callback | PathLike | None = None,
+        **unexpected: Never,
     ) -> History:
         """Train for `epochs` passes over the data; return a History.
 
@@ -325,18 +337,23 @@ class Trainer(InspectionMixin, Layer):
                 `callbacks.Resume` says what else may differ (more epochs, the learning rate) and
                 what is refused (another loss, batch size, data).
         """
-        self.training_program.require_compiled("fit")
-        x = self.with_structures(x)
-        return FitLoop(
-            self.training_program,
-            DataArguments(x, y, sample_weight, class_weight, batch_size, shuffle, steps_per_epoch),
-            ValidationArguments(
+        with short_tracebacks:  # not a wrapper: the way to a kernel has no frame to spare
+            if unexpected:
+                raise unexpected_keywords(Trainer.fit, f"{type(self).__name__}.fit", unexpected)
+            self.training_program.require_compiled("fit")
+            x = self.with_structures(x)
+            data = DataArguments(
+                x, y, sample_weight, class_weight, batch_size, shuffle, steps_per_epoch
+            )
+            validation = ValidationArguments(
                 validation_split, validation_data, validation_steps, validation_batch_size,
                 validation_freq,
-            ),
-            FitSettings(epochs, initial_epoch, verbose, callbacks, resume),
-        ).run()  # fmt: skip
+            )  # fmt: skip
+            settings = FitSettings(epochs, initial_epoch, verbose, callbacks, resume)
+            loop = FitLoop(self.training_program, data, validation, settings)
+            return loop.run()
 
+    @hides_frames
     def evaluate(
         self,
         x: Structure = None,
@@ -357,6 +374,7 @@ class Trainer(InspectionMixin, Layer):
         logs = evaluation.evaluate(self.training_program, data, verbose, callbacks)
         return logs if return_dict else _listed(logs)
 
+    @hides_frames
     def predict(
         self,
         x: Structure,
@@ -373,6 +391,7 @@ class Trainer(InspectionMixin, Layer):
         data = DataArguments(self.with_structures(x), batch_size=batch_size, steps=steps)
         return evaluation.predict(self.training_program, data, verbose, callbacks)
 
+    @hides_frames
     def train_on_batch(
         self,
         x: Structure,
@@ -385,6 +404,7 @@ class Trainer(InspectionMixin, Layer):
         self.training_program.require_compiled("train_on_batch")
         return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
 
+    @hides_frames
     def test_on_batch(
         self,
         x: Structure,
@@ -424,6 +444,7 @@ class Trainer(InspectionMixin, Layer):
             results = program.results() if logs is None else step.numbers(logs)
         return results if as_dict else _listed(results)
 
+    @hides_frames
     def predict_on_batch(self, x: Structure) -> Structure:
         """Return the model's results for one batch, as NumPy arrays."""
         program = self.training_program

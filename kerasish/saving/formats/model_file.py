@@ -28,6 +28,7 @@ from kerasish.saving.formats.weights import (
     put_weights,
     save_hdf5_weights,
 )
+from kerasish.tracebacks import hides_frames, keyword_hint
 from kerasish.typing import PathLike
 
 if TYPE_CHECKING:
@@ -61,6 +62,7 @@ def _format_of(path: str) -> WeightFormat | None:
     return next((result for end, result in WEIGHT_FORMATS.items() if path.endswith(end)), None)
 
 
+@hides_frames
 def save_model(
     model: Model,
     filepath: PathLike,
@@ -95,7 +97,8 @@ def save_model(
     include_optimizer = kwargs.pop("include_optimizer", True)
     save_format = kwargs.pop("save_format", None)
     if kwargs:
-        raise ValueError(f"save_model: unexpected argument(s) {sorted(kwargs)}.")
+        hint = keyword_hint(save_model, kwargs)
+        raise ValueError(f"save_model: unexpected argument(s) {sorted(kwargs)}.{hint}")
     if save_format not in (None, "keras", "h5"):
         raise ValueError(f'save_model: save_format is "keras" or "h5", got {save_format!r}.')
     if path.endswith(".weights.h5"):
@@ -120,6 +123,7 @@ def save_model(
             save_archive(model, path)
 
 
+@hides_frames
 def load_model(
     filepath: PathLike,
     custom_objects: Mapping[str, Any] | None = None,
@@ -153,7 +157,7 @@ def load_model(
             f"load_model: {path!r} holds weights alone; make the model, then model.load_weights."
         )
     if not os.path.exists(path):
-        raise MissingFileError(f"load_model: there is no file {path!r}.")
+        raise MissingFileError.of("load_model", path)
     if path.endswith(_LEGACY):
         return legacy.load_legacy(path, custom_objects, compile, safe_mode)
     if path.endswith(".keras") or os.path.isdir(path):
@@ -161,6 +165,7 @@ def load_model(
     raise ValueError(f"load_model: the name must end in .keras or .h5, got {path!r}.")
 
 
+@hides_frames
 def save_weights(
     model: Model,
     filepath: PathLike,
@@ -191,7 +196,8 @@ def save_weights(
     """
     path = file_path(filepath)
     if kwargs:
-        raise ValueError(f"save_weights: unexpected argument(s) {sorted(kwargs)}.")
+        hint = keyword_hint(save_weights, kwargs)
+        raise ValueError(f"save_weights: unexpected argument(s) {sorted(kwargs)}.{hint}")
     if max_shard_size is not None and not path.endswith(".safetensors"):
         path = index_path(path)
         _need_built(model, "save_weights")
@@ -211,6 +217,7 @@ def save_weights(
             result.save(model, path)
 
 
+@hides_frames
 def load_weights(
     model: Model,
     filepath: PathLike,
@@ -245,12 +252,13 @@ def load_weights(
     """
     path = file_path(filepath)
     if kwargs:
-        raise ValueError(f"load_weights: unexpected argument(s) {sorted(kwargs)}.")
+        hint = keyword_hint(load_weights, kwargs)
+        raise ValueError(f"load_weights: unexpected argument(s) {sorted(kwargs)}.{hint}")
     by = "name" if by_name else by
     if by not in (None, "position", "name"):
         raise ValueError(f'load_weights: by is None, "position" or "name", got {by!r}.')
     if not os.path.exists(path):
-        raise MissingFileError(f"load_weights: there is no file {path!r}.")
+        raise MissingFileError.of("load_weights", path)
     _need_built(model, "load_weights")
     result = _format_of(path)
     if path.endswith(".keras") or os.path.isdir(path):
@@ -278,6 +286,7 @@ def _need_built(model: Model, who: str) -> None:
         )
 
 
+@hides_frames
 def model_to_json(model: Model, **kwargs: Any) -> str:
     """Return a model's architecture as JSON.
 
@@ -293,6 +302,7 @@ def model_to_json(model: Model, **kwargs: Any) -> str:
     return write_json(described(model))
 
 
+@hides_frames
 def model_from_json(json_string: str, custom_objects: dict[str, Any] | None = None) -> Model:
     """Return the model whose architecture `to_json` gave; its weights are new.
 

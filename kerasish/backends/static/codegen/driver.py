@@ -187,7 +187,15 @@ class Record:
 
 
 class RecordError(RuntimeError):
-    """A record gave an error status; the message names the record and the status."""
+    """A record gave an error status; the message names the record and the status.
+
+    Attributes:
+        record: the record; None where the error is not one of a single record.
+        out_of_range: whether it met an index out of range.
+    """
+
+    record: Record | None = None
+    out_of_range = False
 
 
 class _Callback:
@@ -309,7 +317,9 @@ class Program:
             reason = "an index is out of range"
         elif status == UNWRITTEN:
             reason = f"element {int(self.records[index].block[-1])} comes of unwritten memory"
-        return RecordError(f"record {index} ({name}): {reason}")
+        error = RecordError(f"record {index} ({name}): {reason}")
+        error.record, error.out_of_range = record, status == OUT_OF_RANGE
+        return error
 
 
 class Steps:

@@ -210,6 +210,7 @@ class GatherUnit(Unit):
         k.output(k.op("stop_gradient", rows), table.dtype)
         self.kernel = k.build()
         self.rows, self.columns = indices.size, math.prod(table.shape[1:])
+        self.table_rows = table.shape[0]
         self.threads = choose_threads(self.kernel, self.rows, self.columns, native.get_threads())
 
     def kernels(self) -> list[Any]:
@@ -248,6 +249,7 @@ class ScatterUnit(Unit):
         self.round = _BlockLoop(_whole_piece(self.sums), node.out)
         self.scratch = nbytes_of(self.sums) if self.half else 0
         self.rows, self.columns = indices.size, math.prod(node.out.shape[1:])
+        self.table_rows = node.out.shape[0]
 
     def kernels(self) -> list[Any]:
         """Return the kernels of zeroing, adding and rounding."""

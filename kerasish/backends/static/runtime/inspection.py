@@ -7,9 +7,11 @@ from typing import Any
 
 from kerasish.backends.backend import Timing
 from kerasish.backends.origins import Origins
+from kerasish.backends.static.codegen.driver import RecordError
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.interpreted import Interpreted
-from kerasish.backends.static.lowering.units import Unit, nbytes_of
+from kerasish.backends.static.lowering.moves import GatherUnit, ScatterUnit
+from kerasish.backends.static.lowering.units import Unit, nbytes_of, view_of
 from kerasish.backends.static.runtime.program import Executable
 
 
@@ -44,6 +46,33 @@ def timings(timed: Sequence[tuple[str, Any, float]], origins: Origins) -> list[T
             )
         )
     return results
+
+
+def explained(error: RecordError, executable: Executable, origins: Origins) -> Exception:
+    """Return what to raise for a record that failed: for an index out of range, which, and where.
+
+    Args:
+        error: of the executable's last run; its memory is as the record left it.
+        executable: what ran.
+        origins: where values come from.
+    """
+    if not error.out_of_range or error.record is None:
+        return error
+    unit = executable.unit_of(error.record)  # None: of a loop's body, which is a program of its own
+    layer = origins.layer(unit.writes or unit.reads) if unit else ""
+    line = origins.line(unit.writes or unit.reads) if unit else ""
+    where = (f" of layer {layer!r}" if layer else "") + (f" ({line})" if line else "")
+    said, rows = "An index", "the size of the table"
+    if isinstance(unit, (GatherUnit, ScatterUnit)):
+        count, indices = unit.table_rows, unit.reads[1]
+        numbers = view_of(executable.locate(indices), indices)
+        odd = numbers[(numbers < -count) | (numbers >= count)]
+        said, rows = f"Index {odd.flat[0]}" if odd.size else said, str(count)
+    return IndexError(
+        f"{said}{where} is out of range: {error.record.name}. Are all labels or token numbers "
+        f"below {rows}? For larger ones, raise input_dim of the Embedding, or the units of the "
+        "last layer."
+    )
 
 
 def memory_of(executable: Executable | Interpreted, variables: int) -> dict[str, int]:

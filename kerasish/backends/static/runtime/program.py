@@ -15,7 +15,6 @@ import numpy as np
 from kerasish.backends.static.codegen.driver import (
     Program,
     Record,
-    RecordError,
     aligned,
     callback_record,
     condition_record,
@@ -172,18 +171,14 @@ class Executable:
         return results
 
     def run(self) -> None:
-        """Run once on the content of `inputs` and the variables' buffers."""
+        """Run once on the content of `inputs` and the variables' buffers.
+
+        Raises:
+            RecordError: an index is out of range, for example; `inspection.explained` says more.
+        """
         for part in self.parts:
             if isinstance(part, Program):
-                try:
-                    part.run()
-                except RecordError as error:
-                    if "out of range" in str(error):
-                        raise IndexError(
-                            f"An index is out of range: {error}. Are all labels or token numbers "
-                            "below the size of the table?"
-                        ) from error
-                    raise
+                part.run()
             else:
                 try:
                     part()

@@ -11,7 +11,13 @@ import numpy as np
 from kerasish.backends.backend import Timing
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
-from kerasish.backends.static.codegen.driver import Program, Record, Steps, load_runtime
+from kerasish.backends.static.codegen.driver import (
+    Program,
+    Record,
+    RecordError,
+    Steps,
+    load_runtime,
+)
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.strict import records as strict_records
@@ -83,11 +89,13 @@ class RowSteps:
         before: Callable[[], None],
         after: Callable[[], None],
         describe: Callable[[list[tuple[Record, float]]], list[Timing]],
+        explain: Callable[[RecordError], Exception],
     ) -> None:
         self.order = np.ascontiguousarray(order, np.int64)
         self.left = len(self.order) // gather.size
         self.done = 0
         self._before, self._after, self._describe = before, after, describe
+        self._explain = explain
         gathers = gather.records
         if guard_pages.mode():
             self.order = guard_pages.constant(self.order)
@@ -114,6 +122,8 @@ class RowSteps:
             # The native call stands here, not in `Steps.run`: it is reached for every batch.
             job = self._steps.begin(self.left if most is None else min(most, self.left), seconds)
             self._steps.finish(self._run(job))
+        except RecordError as error:
+            raise self._explain(error) from None
         finally:
             count = self._steps.done - start
             self.left -= count
