@@ -312,15 +312,11 @@ def test_an_index_out_of_range_names_the_layer_and_the_index(method, engine):
     x = np.zeros((96, 3), "int32")
     x[70] = 7  # in the third batch: epochs run many steps in one native call
     model = lookup()
+    run = model if method == "call" else getattr(model, method)
+    more = (np.ones((96, 1)),) if method in ("fit", "evaluate") else ()
+    options = {"shuffle": False} if method == "fit" else {}
     with pytest.raises(IndexError, match=r"(?s)(Index 12 of layer .*words'|\"words\": index 12)"):
-        if method == "call":
-            model(x)
-        elif method == "fit":
-            model.fit(x, np.ones((96, 1)), shuffle=False, verbose=0)
-        elif method == "evaluate":
-            model.evaluate(x, np.ones((96, 1)), verbose=0)
-        else:
-            getattr(model, method)(x)
+        run(x, *more, **options)
     x[70] = 0
     assert np.isfinite(model.predict(x, verbose=0)).all()  # the model is as good as before
 

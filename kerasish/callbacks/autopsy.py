@@ -423,17 +423,10 @@ def _copied(x: Array) -> Array:
 
 
 def _variables(model: Model, whole: bool = False) -> list[Any]:
-    """Return all variables that a training step may read or change, each once.
-
-    Args:
-        model: the model.
-        whole: the optimizer's slots as files hold them; False: what this process holds of them.
-    """
+    """Return all variables that a training step may read or change; `whole` slots are a file's."""
     metrics = [v for m in model.metrics for v in m.variables]
-    optimizer = model.optimizer
-    every = [*model.variables, *metrics]
-    every += optimizer.whole_variables if whole else optimizer.variables
-    return list({id(v): v for v in every}.values())
+    slots = model.optimizer.whole_variables if whole else model.optimizer.variables
+    return list({id(v): v for v in (*model.variables, *metrics, *slots)}.values())
 
 
 def _take_state(model: Model, old: dict[str, Any] | None = None) -> dict[str, Any]:
@@ -473,8 +466,7 @@ def _finite_loss(model: Model, own_logs: dict[str, Any] | None) -> bool:
 
 
 def _finite_weights(model: Model) -> bool:
-    every = (np.asarray(w.numpy(), "float32") for w in model.weights)
-    return all(np.isfinite(a).all() for a in every)
+    return all(np.isfinite(np.asarray(w.numpy(), "float32")).all() for w in model.weights)
 
 
 def _write(path: str, model: Model, batch: tuple[Any, ...], finding: Finding) -> None:

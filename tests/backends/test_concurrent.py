@@ -13,10 +13,10 @@ from kerasish.backends.static.codegen.driver import (
     Program,
     Record,
     RecordError,
-    concurrent_record,
 )
 from kerasish.backends.static.codegen.driver_code import equal_bytes
 from kerasish.backends.static.codegen.kernels import compile_many
+from kerasish.backends.static.codegen.nested_records import concurrent_record
 from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.backends.static.lowering import concurrent
 from kerasish.backends.static.lowering.concurrent import ConcurrentUnit

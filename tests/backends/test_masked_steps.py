@@ -8,7 +8,8 @@ import pytest
 import kerasish
 from kerasish import config, ops
 from kerasish.backends import choose
-from kerasish.backends.static.codegen.driver import Program, Record, choice_record, load_runtime
+from kerasish.backends.static.codegen.driver import Program, Record, load_runtime
+from kerasish.backends.static.codegen.nested_records import choice_record
 
 STEPS, ROWS, UNITS = 40, 3, 5
 GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}

@@ -67,9 +67,9 @@ class Runtime:
         call_copy: block {memmove, to, from, bytes}.
         expect: block {address of a value, of what is expected there, bytes}.
         choose: block {address of numbers, how many, records for some that are not 0, how many,
-            records for none, how many} (`choice_record`).
+            records for none, how many} (`nested_records.choice_record`).
         concurrent: block {table, how many lists of records, their addresses and lengths, statuses}
-            (`concurrent_record`).
+            (`nested_records.concurrent_record`).
         run_timed: like `run`, with the time before each record (see `RUN_TIMED`).
     """
 
@@ -244,6 +244,12 @@ class UnmetConditionError(RecordError):
         self.number = number
 
 
+def table_of(records: Sequence[Record]) -> Any:
+    """Return the addresses of functions and blocks, a row per record."""
+    pairs = [(r.function, r.block.ctypes.data) for r in records]
+    return np.array(pairs, np.int64).reshape(-1, 2)
+
+
 class Program:
     """Records in the order in which they run.
 
@@ -261,7 +267,7 @@ class Program:
         self.records = tuple(records)
         self.runtime = load_runtime()
         self.seconds = 0.0
-        self.table = _table(self.records)
+        self.table = table_of(self.records)
         self._failed = np.zeros(1, np.int64)
         self._call = (self.table.ctypes.data, len(self.records), self._failed.ctypes.data)
 
@@ -420,76 +426,6 @@ def condition_record(number: int, address: int, answer: Any) -> Record:
     answer = np.ascontiguousarray(answer)
     block = np.array([address, answer.ctypes.data, answer.nbytes], np.int64)
     return Record(runtime.expect, block, f"condition {number}", Expected(number, answer))
-
-
-def choice_record(
-    numbers: int, count: int, some: Sequence[Record], none: Sequence[Record], name: str = ""
-) -> Record:
-    """Return a record that runs some records or others, by what lies in memory at that time.
-
-    Args:
-        numbers: the address of float32 numbers.
-        count: how many.
-        some: what runs if a number is not 0.
-        none: what runs if all of them are 0.
-        name: for messages.
-    """
-    tables = [_table(some), _table(none)]
-    words = [numbers, count]
-    for table in tables:
-        words += [table.ctypes.data, len(table)]
-    keep = Kept(tables, [*some, *none], _threads_of([*some, *none], name))
-    return Record(load_runtime().choose, np.array(words, np.int64), name, keep)
-
-
-def concurrent_record(lists: Sequence[Sequence[Record]], name: str = "") -> Record:
-    """Return a record that runs lists of records at the same time, each on a thread of its own.
-
-    Args:
-        lists: none reads or writes what another one writes. Each record uses one thread; a list
-            that fails ends there, the others run to their ends.
-        name: for messages.
-    """
-    runtime = load_runtime()
-    tables = [_table(records) for records in lists]
-    places = np.array([(t.ctypes.data, len(t)) for t in tables], np.int64)
-    statuses = np.zeros(len(tables), np.int64)
-    words = [runtime.table, len(tables), places.ctypes.data, statuses.ctypes.data]
-    keep = Kept([*tables, places, statuses], [r for records in lists for r in records], None)
-    return Record(runtime.concurrent, np.array(words, np.int64), name, keep)
-
-
-class Kept(NamedTuple):
-    """What a record of other records keeps.
-
-    Attributes:
-        arrays: the memory that its block points to.
-        records: the other records.
-        threads: the number of OpenMP threads that their library calls need; None: any.
-    """
-
-    arrays: list[Any]
-    records: list[Record]
-    threads: int | None
-
-
-def _threads_of(records: Sequence[Record], name: str) -> int | None:
-    """Return the number of threads that records need for their library calls.
-
-    Raises:
-        ValueError: they need different numbers.
-    """
-    numbers = (getattr(record.keep, "threads", None) for record in records)
-    needed = {int(threads) for threads in numbers if threads is not None}
-    if len(needed) > 1:
-        raise ValueError(f"{name}: records that run together need {sorted(needed)} threads.")
-    return needed.pop() if needed else None
-
-
-def _table(records: Sequence[Record]) -> Any:
-    """Return the addresses of functions and blocks, a row per record."""
-    pairs = [(r.function, r.block.ctypes.data) for r in records]
-    return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 def aligned(size: int) -> tuple[Any, int]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from kerasish.backends.static.codegen.driver import Record, concurrent_record
+from kerasish.backends.static.codegen.driver import Record
+from kerasish.backends.static.codegen.nested_records import concurrent_record
 from kerasish.backends.static.lowering.recurrent import RecurrentUnit
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, threads_records
 from kerasish.graph.ir import Value

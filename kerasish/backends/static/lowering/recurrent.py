@@ -14,8 +14,9 @@ from kerasish.backends.static.codegen import arguments, recurrent
 from kerasish.backends.static.codegen.arguments import Operand
 from kerasish.backends.static.codegen.cost import choose_threads
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
-from kerasish.backends.static.codegen.driver import Record, choice_record, load_runtime
+from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering.library import _record, _round
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, filled_array
 from kerasish.backends.static.machine import native
