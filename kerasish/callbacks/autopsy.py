@@ -18,6 +18,7 @@ from kerasish.callbacks.message import say
 from kerasish.callbacks.nan_tracer import Origin, find_origin
 from kerasish.callbacks.state_checks import check_values, is_count
 from kerasish.callbacks.values import plain
+from kerasish.callbacks.wrapped_step import WrappedStep, innermost, layers_of, without
 from kerasish.optimizers.division import gathered
 from kerasish.ranks import writes_here
 from kerasish.typing import Array, TensorLike
@@ -157,14 +158,15 @@ class NaNAutopsy(Callback):
 
     def _release(self) -> None:
         if self.model is not None:
-            self.model.training_program.replace_step("train", _unwatched)
+            program = self.model.training_program
+            program.replace_step("train", lambda step: without(step, _is_watched))
         self._state, self._batches = None, []
 
     def _put_in(self) -> None:
         """Wrap the training step that the loop calls, so the batches are known at no cost."""
         program = self.model.training_program
         run = program.step("train")
-        if not isinstance(run, _WatchedStep):
+        if not any(map(_is_watched, layers_of(run))):
             watched: Any = _WatchedStep(run, self)
             program.replace_step("train", lambda step: watched if step is run else step)
 
@@ -172,7 +174,7 @@ class NaNAutopsy(Callback):
         if self.model is None:
             return None
         steps = self.model.training_program.compiled_steps("train")
-        return next((s for _, s in steps if isinstance(s, _WatchedStep)), None)
+        return next((s for _, step in steps for s in layers_of(step) if _is_watched(s)), None)
 
     def get_state(self) -> dict[str, Any]:
         """Return the epoch, and the batches of it that are done."""
@@ -225,7 +227,7 @@ class NaNAutopsy(Callback):
 
     def _autopsy(self) -> None:
         model, program = self.model, self.model.training_program
-        run = _unwatched(program.step("train"))
+        run = innermost(program.step("train"))  # what replays must not be watched or timed
         batches = [(*one, many.epoch) for many in self._batches for one in many]
         if not batches or self._state is None:
             return
@@ -289,9 +291,8 @@ class NaNAutopsy(Callback):
         return find_origin(model, program.step_function("train"), batch)
 
 
-def _unwatched(step: Any) -> Any:
-    """Return the step that a watched step runs; other steps as they are."""
-    return step.inner if isinstance(step, _WatchedStep) else step
+def _is_watched(step: Any) -> bool:
+    return isinstance(step, _WatchedStep)
 
 
 class _Batches:
@@ -330,13 +331,14 @@ class _EpochBatches:
         return data.pack([a[rows] for a in data.arrays]), rows
 
 
-class _WatchedStep:
+class _WatchedStep(WrappedStep):
     """A compiled training step that reports its batches to the autopsy."""
 
     reads_blocks = False  # batches of data that is not in memory are kept one by one
 
     def __init__(self, inner: CompiledStep, autopsy: NaNAutopsy) -> None:
-        self.inner, self._autopsy = inner, autopsy
+        super().__init__(inner)
+        self._autopsy = autopsy
         self._epoch, self._count = -1, 0
         self._last: Any = None
         self._rows: _EpochBatches | None = None
@@ -376,15 +378,10 @@ class _WatchedStep:
         again, self._last = self._last == start, start
         return again
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name == "inner":  # not set yet, while being unpickled or copied
-            raise AttributeError(name)
-        result = getattr(self.inner, name)
-        return self._over_rows if name == "over_rows" else result
-
-    def _over_rows(
+    def over_rows(
         self, arrays: Sequence[Array], pack: Callable[..., Any], order: Array, batch_size: int
     ) -> _WatchedRows | None:
+        """Return the run over rows, watched; None if there is none."""
         steps = self.inner.over_rows(arrays, pack, order, batch_size)
         return None if steps is None else _WatchedRows(steps, self, self._autopsy)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
+
+from kerasish.callbacks.wrapped_step import WrappedStep, layers_of, without
 
 if TYPE_CHECKING:
     from kerasish.backends.backend import CompiledStep, Peaks, Timing
@@ -48,18 +49,17 @@ class StepTimer:
         """Go around the training step, unless all batches have been timed."""
         program = model.training_program
         run = program.step("train")
-        if self.done <= self.batches[1] and not isinstance(run, _TimedStep):
+        if self.done <= self.batches[1] and not any(map(_is_timed, layers_of(run))):
             timed: Any = _TimedStep(run, self)
             program.replace_step("train", lambda step: timed if step is run else step)
 
     def detach(self, model: Model) -> None:
         """Leave the training step alone."""
-        model.training_program.replace_step(
-            "train",
-            lambda step: (
-                step.inner if isinstance(step, _TimedStep) and step.timer is self else step
-            ),
-        )
+
+        def is_own(step: Any) -> bool:
+            return _is_timed(step) and step.timer is self
+
+        model.training_program.replace_step("train", lambda step: without(step, is_own))
 
     def run(self, step: CompiledStep, args: tuple[Any, ...]) -> Any:
         """Do a step, timed if it is its turn."""
@@ -105,11 +105,12 @@ class StepTimer:
         return int(count)
 
 
-class _TimedStep:
+class _TimedStep(WrappedStep):
     """A compiled training step whose calls a timer may time."""
 
     def __init__(self, inner: CompiledStep, timer: StepTimer) -> None:
-        self.inner, self.timer = inner, timer
+        super().__init__(inner)
+        self.timer = timer
 
     def __call__(self, *args: Any) -> Any:
         return self.timer.run(self.inner, args)
@@ -120,10 +121,9 @@ class _TimedStep:
         timed = rows is not None and hasattr(rows, "run_timed")
         return _TimedRows(self, rows) if timed else None
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
-        if name == "inner":  # not set yet, while being unpickled or copied
-            raise AttributeError(name)
-        return getattr(self.inner, name)
+
+def _is_timed(step: Any) -> bool:
+    return isinstance(step, _TimedStep)
 
 
 class _TimedRows:

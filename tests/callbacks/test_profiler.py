@@ -13,6 +13,7 @@ from kerasish import layers
 from kerasish.backends.backend import Peaks, Timing
 from kerasish.backends.static.runtime import peaks
 from kerasish.callbacks import Profiler
+from kerasish.callbacks.wrapped_step import layers_of
 
 
 def _model(eagerly=False, width=256):
@@ -177,6 +178,15 @@ def test_the_autopsy_counts_measured_batches(tmp_path):
         model = _model()
         model.fit(x, y, batch_size=64, verbose=0, callbacks=order, shuffle=False)
         assert autopsy.finding.batch == 6 and len(profiler.timings) == 4
+        step = model.training_program.step("train")
+        assert len([*layers_of(step)]) == 1, "nothing stays around the step"
+
+
+@pytest.mark.filterwarnings("ignore::kerasish.errors.AdviceWarning")
+def test_the_autopsy_does_not_watch_its_own_replay(tmp_path, monkeypatch):
+    """However often it looks at the loss, as on a slow machine."""
+    monkeypatch.setattr("kerasish.callbacks.autopsy._SECONDS_BETWEEN_LOOKS", 0.0)
+    test_the_autopsy_counts_measured_batches(tmp_path)
 
 
 def test_peaks_are_measured_once_and_kept(tmp_path, monkeypatch):
