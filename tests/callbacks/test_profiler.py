@@ -183,10 +183,11 @@ def test_the_autopsy_counts_measured_batches(tmp_path):
 
 
 @pytest.mark.filterwarnings("ignore::kerasish.errors.AdviceWarning")
-def test_the_autopsy_does_not_watch_its_own_replay(tmp_path, monkeypatch):
+def test_the_autopsy_does_not_watch_its_own_replay(tmp_path, monkeypatch, capsys):
     """However often it looks at the loss, as on a slow machine."""
     monkeypatch.setattr("kerasish.callbacks.autopsy._SECONDS_BETWEEN_LOOKS", 0.0)
     test_the_autopsy_counts_measured_batches(tmp_path)
+    assert capsys.readouterr().out.count("Replay:") == 2  # one per training
 
 
 def test_peaks_are_measured_once_and_kept(tmp_path, monkeypatch):
