@@ -181,13 +181,7 @@ class LowRankLayer(Layer):
         if not self.lora_enabled:
             super().load_own_variables(store)
             return
-        own = self._stored()
-        if len(store.keys()) != len(own):
-            raise ValueError(
-                f"{self.display_name()}: expected {len(own)} variables, got {len(store.keys())}."
-            )
-        for i, v in enumerate(own):
-            v.assign(store[str(i)])
+        self.load_in_order(self._stored(), store)
         # b alone: were a zero as well, neither would ever get a gradient.
         second = getattr(self, f"lora_{self.adapted}_b")
         second.assign(ops.zeros(second.shape))

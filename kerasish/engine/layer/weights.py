@@ -184,12 +184,21 @@ class WeightsMixin:
 
     def load_own_variables(self: Any, store: Mapping[str, Any]) -> None:
         """Set the layer's own variables from what `save_own_variables` put into `store`."""
-        own = self.stored_variables()
-        if len(store.keys()) != len(own):
+        self.load_in_order(self.stored_variables(), store)
+
+    def load_in_order(self: Any, variables: Sequence[Variable], store: Mapping[str, Any]) -> None:
+        """Set variables from the arrays "0", "1", ... of a store.
+
+        Args:
+            variables: as many as the store has arrays.
+            store: what a file holds for this layer.
+        """
+        if len(store.keys()) != len(variables):
             raise ValueError(
-                f"{self.display_name()}: expected {len(own)} variables, got {len(store.keys())}."
+                f"{self.display_name()}: expected {len(variables)} variables, got "
+                f"{len(store.keys())}."
             )
-        for i, v in enumerate(own):
+        for i, v in enumerate(variables):
             v.assign(store[str(i)])
 
 
