@@ -13,6 +13,8 @@ import kerasish
 from kerasish import layers, ops
 from kerasish.backends.static.runtime import paths as paths_module
 from kerasish.backends.static.runtime.paths import Paths
+from kerasish.graph.answers import Answers
+from kerasish.graph.ir import Value
 
 RUNS = int(os.environ.get("KERASISH_FUZZ", "0")) or 24
 
@@ -79,7 +81,7 @@ def _steps(seed, eagerly, epochs=1):
     return model, [*history.history["loss"], *ones]
 
 
-@pytest.mark.parametrize("seed", range(RUNS))
+@pytest.mark.parametrize("seed", [341, *range(RUNS)])
 def test_changing_branches_never_give_a_wrong_update(seed):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RuntimeWarning)
@@ -151,6 +153,47 @@ def test_nothing_changes_where_an_answer_is_wrong():
         assert total[-1] == expected.sum()
         assert int(count) == i
         np.testing.assert_array_equal(state.numpy(), expected)
+
+
+def test_conditions_are_checked_in_the_order_of_the_questions(monkeypatch):
+    """The count is known before anything is computed, yet it is the last question."""
+    asked = []
+    real = Paths._path_for
+    monkeypatch.setattr(
+        Paths,
+        "_path_for",
+        lambda self, a, *b: asked.append([x.item() for x in a]) or real(self, a, *b),
+    )
+    count = kerasish.Variable(0, dtype="int32")
+
+    @kerasish.function(backend="static")
+    def f(x):
+        if ops.sum(x) > 0:
+            x = x * 2
+        total = int(ops.sum(x))
+        x = x + total
+        x = x * (1 + int(count))
+        count.assign_add(1)
+        return x
+
+    for i, start in enumerate((1.0, -2.0, 3.0, 3.0, -1.0)):
+        x = np.full(2, start, "float32")
+        y = x * 2 if x.sum() > 0 else x
+        np.testing.assert_array_equal(f(x), (y + int(y.sum())) * (1 + i))
+    # A wrong count is found after the sums, which are those of this call.
+    expected = [[False], [True], [True, 12], [True, 12, 3], [False], [False, -2]]
+    assert asked == expected, asked
+
+
+def test_an_answer_is_not_given_to_a_question_for_another_kind_of_number():
+    """A boolean, compared with the first byte of a float, would hold for many floats."""
+    for given, dtype, fits in (
+        (np.array(False), "float32", False), (np.float32(0).reshape(()), "bool", False),
+        (np.array(3, "int32"), "float32", False), (np.array(3, "float32"), "float32", True),
+    ):  # fmt: skip
+        answers = Answers([given], lambda op: op.kernel)
+        answer = answers.ask(None, Value((), dtype))
+        assert (answer is not None) == fits
 
 
 def test_an_error_in_another_path_leaves_everything_as_it_was():

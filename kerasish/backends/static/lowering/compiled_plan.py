@@ -6,6 +6,7 @@ compiles nothing: it only allocates memory.
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections import ChainMap, OrderedDict
 from collections.abc import Callable, Sequence
@@ -135,12 +136,17 @@ class CompiledPlan:
         self._save_overwritten()
 
     def condition_units(self) -> list[int]:
-        """Return for each condition the number of the unit that completes its value, or -1."""
+        """Return for each condition the unit after which it is checked; -1: before all units.
+
+        Conditions are checked in the order in which Python asked. Where one does not hold, those
+        before it do, so the answers up to it are known; one that is computed earlier waits.
+        """
         last: dict[Value, int] = {}
         for i, unit in enumerate(self.units):
             for v in unit.writes:
                 last[self.root(v)] = i
-        return [last.get(self.root(v), -1) for v in self.conditions]
+        completed = [last.get(self.root(v), -1) for v in self.conditions]
+        return list(itertools.accumulate(completed, max))
 
     def _check_order(self) -> None:
         """Raise if a unit changes a variable before all conditions are known to hold."""

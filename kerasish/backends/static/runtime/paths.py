@@ -259,7 +259,9 @@ def _begins(call: CompiledCall, answers: Sequence[Array]) -> bool:
     """Return whether a path takes these answers, in this order, for granted."""
     pairs = zip(call.conditions, answers)
     enough = len(call.conditions) >= len(answers)
-    return enough and all(c.answer.tobytes() == a.tobytes() for c, a in pairs)
+    return enough and all(
+        c.answer.dtype == a.dtype and c.answer.tobytes() == a.tobytes() for c, a in pairs
+    )
 
 
 def _lines(calls: Sequence[CompiledCall]) -> str:

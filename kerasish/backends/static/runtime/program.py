@@ -26,6 +26,7 @@ from kerasish.backends.static.lowering.units import (
     Place,
     PythonUnit,
     Unit,
+    nbytes_of,
     place_of,
     threads_records,
     view_of,
@@ -133,6 +134,10 @@ class Executable:
         plan = self.compiled_plan
         pairs = zip(plan.conditions, plan.condition_units(), self._answers)
         for number, (value, unit, answer) in enumerate(pairs):
+            if answer.nbytes != nbytes_of(value):
+                raise ValueError(
+                    f"condition {number}: {value!r} cannot be compared with {answer!r}"
+                )
             record = condition_record(number, self.locate(value).address, answer)
             results.setdefault(unit, []).append(record)
         return results
