@@ -10,7 +10,7 @@ from rank_divided import CHECKS
 from rank_jobs import needs_mpi, run_job
 
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_divided.py"
-SLOW = ("options", "kinds")
+SLOW = ("options", "kinds", "dtypes")
 
 
 def run(ranks: int, names: list[str]) -> str:
@@ -36,6 +36,13 @@ def test_two_ranks():
 @pytest.mark.parametrize("names", [[name] for name in SLOW])
 def test_all_options_and_kinds(names):
     run(2, names)
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_three_ranks():
+    """Segments of unequal lengths."""
+    run(3, ["files", "resume", "callbacks", "options"])
 
 
 @needs_mpi
