@@ -31,7 +31,7 @@ from kerasish.typing import Array, Shape, TensorLike
 if TYPE_CHECKING:
     from kerasish.optimizers.optimizer import Optimizer
 
-WHOLE = 64  # variables of fewer elements per rank are updated by every rank
+WHOLE = 8  # variables of fewer elements per rank are updated by every rank
 
 
 class _Part(NamedTuple):

@@ -137,6 +137,8 @@ def check_bytes() -> None:
         model.compile("adam", loss)
         fit(model, epochs=1)
         sizes.append(sum(v.numpy().nbytes for v in model.optimizer.variables))
+        [(_, step)] = model.training_program.compiled_steps("train")
+        assert all(e.is_native for e in step.inner.executables())
     assert sizes[1] <= sizes[0] * (1 / group.size + 0.01), sizes
     if group.rank == 0:
         print(f"bytes {sizes[1] / sizes[0]:.4f} of the whole on {group.size} ranks")
