@@ -14,7 +14,8 @@ from kerasish.typing import AnyTensor, Structure, TensorLike
 
 _WHOLE = (
     "Arrays of the host belong to one process: tensors are not divided over processes, and no "
-    "layout spreads from tensor to tensor. Use DataParallel(), which divides batches"
+    "layout spreads from tensor to tensor. Use DataParallel(), which divides batches, and with "
+    "shard_optimizer=True the optimizer's slots"
 )
 
 

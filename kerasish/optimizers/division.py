@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kerasish import ops
+from kerasish.optimizers.constraining import constrained
 from kerasish.ranks import Group
 from kerasish.ranks.group import segments
 from kerasish.tensor import Tensor, Variable, convert, no_gradient, to_numpy, using_scope, wrap
@@ -30,7 +31,7 @@ from kerasish.typing import Array, Shape, TensorLike
 if TYPE_CHECKING:
     from kerasish.optimizers.optimizer import Optimizer
 
-WHOLE = 64  # variables of fewer elements per rank are updated by every rank
+WHOLE = 8  # variables of fewer elements per rank are updated by every rank
 
 
 class _Part(NamedTuple):
@@ -51,6 +52,13 @@ class _Part(NamedTuple):
         if self.whole:
             return tensor
         return ops.reshape(ops.all_gather(tensor, self.of.value.size), self.of.shape)
+
+    def constrain(self, tensor: Tensor) -> Tensor:
+        """Return this segment of the whole variable within its constraint."""
+        constraint = self.of.constraint
+        if constraint is None:
+            return tensor
+        return self.cut(constrained(constraint, self.join(tensor)))
 
 
 class DividedSlot:
@@ -183,11 +191,11 @@ class Division:
             for v, part in zip(variables, parts):
                 if not part.whole:
                     part.variable.assign(part.cut(v.value))
+                    part.variable.constraint = None if v.constraint is None else part.constrain
             optimizer.apply(own, [p.variable for p in parts], **signals)
             for v, part in zip(variables, parts):
                 if not part.whole:
-                    new = part.join(part.variable.value)
-                    v.assign(new if v.constraint is None else v.constraint(new))
+                    v.assign(part.join(part.variable.value))
 
     def _part(self, variable: Variable) -> _Part:
         part = self._parts.get(variable)

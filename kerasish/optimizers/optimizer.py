@@ -15,6 +15,7 @@ from kerasish.optimizers.accumulating import gather, is_due, overwrite
 from kerasish.optimizers.averages import put_averages, swap_averages, update_averages
 from kerasish.optimizers.checks import check_gradients, check_variables
 from kerasish.optimizers.clipping import clip
+from kerasish.optimizers.constraining import constrained
 from kerasish.optimizers.fused_update import Formula, Updates, formula_of, fused_update
 from kerasish.optimizers.options import DEFAULTS, LearningRate, Options, check_options
 from kerasish.optimizers.state import OptimizerState
@@ -230,7 +231,7 @@ class Optimizer(OptimizerState):
             update_averages(pairs, new, self.iterations, share, frequency)
         for v in variables:
             if v.constraint is not None:
-                new[v] = convert(v.constraint(new[v]))
+                new[v] = constrained(v.constraint, convert(new[v]))
 
     def _run_steps(
         self, gradients: list[Tensor], variables: list[Variable], rate: Tensor, loss: Any

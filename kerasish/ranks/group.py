@@ -44,7 +44,7 @@ class Progress:
         step: steps done since the epoch began.
         since: when the running step, or run of steps, began (`time.monotonic`); 0.0: none runs.
         steps: steps done since the process joined its group.
-        begun: steps begun since then.
+        begun: steps on a part of a batch begun since then; those need the other ranks.
         exchanges: exchanges with the other ranks begun since then, without those of native code.
         meetings: calls of all ranks (`Group.meet`) begun since then.
         meeting: the one that this rank waits in; "": none.

@@ -8,7 +8,8 @@ import pytest
 import rank_models as models
 from rank_jobs import needs_mpi, run_job
 
-SCRIPT = Path(__file__).parents[1] / "shared" / "rank_bits.py"
+SHARED = Path(__file__).parents[1] / "shared"
+SCRIPT = SHARED / "rank_bits.py"
 
 
 @needs_mpi
@@ -24,3 +25,30 @@ def test_bits_do_not_depend_on_the_number_of_ranks(backend):
         assert [line.split()[0] for line in job.output.splitlines()] == names
         assert all(len(line.split()) == 2 for line in job.output.splitlines()), job.output
     assert len(set(outputs.values())) == 1, outputs
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "static"])
+def test_resnet20_on_1_to_16_ranks(backend):
+    """Sixteen shards: weights, slots, moving averages and history of ResNet-20."""
+    outputs = {}
+    for ranks in (1, 2, 4, 8, 16):
+        job = run_job(ranks, SHARED / "rank_resnet.py", 16, backend, seconds=280)
+        assert job.status == 0, job.errors
+        outputs[ranks] = job.output
+        assert len(job.output.split()) == 2, job.output  # the weights, and one digest
+    assert len(set(outputs.values())) == 1, outputs
+
+
+@needs_mpi
+@pytest.mark.slow
+@pytest.mark.parametrize("backend", ["eager", "static"])
+def test_sixteen_shards(backend):
+    outputs = {}
+    for ranks in (1, 16):
+        job = run_job(ranks, SCRIPT, 16, backend, "mlp", "cnn", "lstm", "transformer", seconds=280)
+        assert job.status == 0, job.errors
+        outputs[ranks] = job.output
+    assert len(outputs[1].splitlines()) == 4
+    assert outputs[1] == outputs[16]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 
@@ -9,8 +10,14 @@ import pytest
 from rank_divided import CHECKS
 from rank_jobs import needs_mpi, run_job
 
+import kerasish as keras
+from benchmarks.workloads import build_mlp, build_resnet20
+from kerasish.optimizers.division import Division
+from kerasish.ranks import Alone
+
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_divided.py"
-SLOW = ("options", "kinds")
+FAST = ["bytes", "refused", "files", "resume"]
+SLOW = [["options", "dtypes"], ["kinds"], ["switched", "callbacks", "sources", "one_rank"]]
 
 
 def run(ranks: int, names: list[str]) -> str:
@@ -24,18 +31,59 @@ def run(ranks: int, names: list[str]) -> str:
 
 @needs_mpi
 def test_two_ranks():
-    """Files, resume, callbacks, bytes and errors of two ranks, in one job."""
-    names = [name for name in CHECKS if name not in SLOW]
-    output = run(2, names)
+    """Bytes, errors, files and resuming of two ranks, in one job."""
+    output = run(2, FAST)
     [share] = re.findall(r"bytes ([\d.]+) of the whole", output)
     assert 0.49 < float(share) <= 0.51
 
 
+def test_all_checks_run():
+    assert {name for names in (FAST, *SLOW) for name in names} == set(CHECKS)
+
+
+class Ranks(Alone):
+    """What a rank of a larger job knows of it."""
+
+    def __init__(self, rank: int, size: int) -> None:
+        super().__init__()
+        self.rank, self.size = rank, size
+
+
+@pytest.mark.parametrize("build", [build_mlp, build_resnet20])
+@pytest.mark.parametrize("ranks", [2, 16, 32])
+def test_bytes_per_rank(build, ranks):
+    """The optimizer's bytes on each rank: at most 1/P of the whole, plus 1 %."""
+    keras.utils.clear_session()
+    variables = build(keras).trainable_variables
+    whole = keras.optimizers.Adam()
+    whole.build(variables)
+    limit = nbytes(whole) * (1 / ranks + 0.01)
+    slots = 0
+    for rank in range(ranks):
+        own = keras.optimizers.Adam()
+        division = Division(own, variables, Ranks(rank, ranks))
+        assert nbytes(own) <= limit, (rank, nbytes(own), limit)
+        slots += sum(slot.variable.value.size for slot in division.slots())
+        assert [v.shape for v in own.whole_variables] == [v.shape for v in whole.variables]
+    assert slots == sum(math.prod(slot.shape) for slot in division.slots())
+
+
+def nbytes(optimizer: keras.optimizers.Optimizer) -> int:
+    return sum(v.numpy().nbytes for v in optimizer.variables)
+
+
 @needs_mpi
 @pytest.mark.slow
-@pytest.mark.parametrize("names", [[name] for name in SLOW])
+@pytest.mark.parametrize("names", SLOW)
 def test_all_options_and_kinds(names):
     run(2, names)
+
+
+@needs_mpi
+@pytest.mark.slow
+def test_three_ranks():
+    """Segments of unequal lengths."""
+    run(3, ["files", "resume", "callbacks", "options"])
 
 
 @needs_mpi

@@ -270,7 +270,9 @@ def _sum_bucket(
 
 
 def _restored(total: Tensor, like: Tensor) -> Tensor:
-    return ops.cast(ops.reshape(total, like.shape), like.dtype)
+    result = ops.cast(ops.reshape(total, like.shape), like.dtype)
+    # Rounded to 16 bits here, whatever reads it: a pass would join the cast with some readers.
+    return result if result.dtype == total.dtype else optimization_barrier(result)
 
 
 def _summed_as(dtype: str) -> str:

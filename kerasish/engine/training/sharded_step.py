@@ -53,6 +53,7 @@ class ShardedStep(CompiledStep):
         rows, own = batch_size_of(args[0]), list(args)
         cut = self._cuts(args[0])
         if cut:
+            self.sharding.group.progress.begun += 1
             start, stop = self.sharding.block(rows)
             own = [tree.map_structure(_cut(start, stop), a) for a in args]
         return own if self.kind == "predict" else [*own, rows if cut else 0]
@@ -142,7 +143,6 @@ def running(group: Group, kind: str) -> Iterator[None]:
     """Note that a step runs, for the watchdog and for error messages."""
     progress = group.progress
     progress.kind, progress.since = kind, time.monotonic()
-    progress.begun += 1
     yield
     # Not after an error: its message names the step that raised it.
     progress.since = 0.0
