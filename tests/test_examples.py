@@ -104,6 +104,18 @@ GOALS = {
     "tensorboard_logs": [
         ({"low": "rate 0.0003", "middle": "rate 0.003"}, "middle > low and middle > 0.95"),
     ],
+    "augmentation_fine_tuning": [
+        ({"neither": "  from scratch", "augmented": "from scratch, augmented",
+          "tuned": "  fine-tuned", "both": "fine-tuned, augmented"},
+         "both > max(tuned, augmented) + 0.05 and tuned > neither + 0.2"),
+    ],
+    "fine_tuning_small": [
+        ({"head": "new last layer alone:", "lora": "with LoRA:"}, "lora > max(head, 0.9)"),
+        # accuracy, KiB, milliseconds
+        ({"whole": "float32", "int8": "int8", "int4": "int4"},
+         "min(int8[0], int4[0]) > whole[0] - 0.03 and "
+         "int8[1] < 0.35 * whole[1] and int4[1] < 0.25 * whole[1]"),
+    ],
 }  # fmt: skip
 # What some examples need beside the extra `test`: examples say so and end where it is missing.
 OPTIONAL = {"hyperparameters_optuna": "optuna"}

@@ -12,6 +12,7 @@ _ORDER = (
     "two_inputs", "messy_data", "time_series", "text_classification", "character_model",
     "transformer", "reverse_words", "attention", "sentiment_trees", "expressions", "dates",
     "segmentation_unet", "metric_learning", "transfer",
+    "augmentation_fine_tuning", "fine_tuning_small",
     "custom_parts", "custom_train_step", "gan", "diffusion", "q_learning", "tensorboard_logs",
     "grid_search", "hyperparameters_optuna",
 )  # fmt: skip
