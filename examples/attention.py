@@ -16,7 +16,12 @@ from __future__ import annotations
 import sys
 
 import numpy as np
-from matplotlib import pyplot as plt
+
+try:
+    from matplotlib import pyplot as plt
+except ImportError:
+    sys.exit("This example draws a picture: pip install matplotlib")
+
 from reverse_words import COUNT, LONGEST, find_words, make_data, spell, train
 
 import kerasish as keras

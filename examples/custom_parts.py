@@ -19,7 +19,11 @@ import tempfile
 from pathlib import Path
 
 import numpy as np
-from matplotlib import pyplot as plt
+
+try:
+    from matplotlib import pyplot as plt
+except ImportError:
+    sys.exit("This example draws a picture: pip install matplotlib")
 
 import kerasish as keras
 from kerasish import layers, ops

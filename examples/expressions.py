@@ -19,7 +19,11 @@ import ast
 import sys
 
 import numpy as np
-from matplotlib import pyplot as plt
+
+try:
+    from matplotlib import pyplot as plt
+except ImportError:
+    sys.exit("This example draws a picture: pip install matplotlib")
 
 import kerasish as keras
 from kerasish import fold, layers, ops

@@ -11,6 +11,7 @@ With --memory each fit is kept on disk: kill the search, run it again, and it go
 from __future__ import annotations
 
 import argparse
+import sys
 from typing import Any
 
 from sklearn.datasets import load_digits
@@ -58,7 +59,10 @@ def print_results(search: GridSearchCV) -> None:
 
 def plot_results(search: GridSearchCV, path: str) -> None:
     """Draw accuracy against the learning rate, a line for each width and batch size."""
-    import matplotlib.pyplot as plt
+    try:
+        from matplotlib import pyplot as plt
+    except ImportError:
+        sys.exit("This example draws a picture: pip install matplotlib")
 
     lines: dict[str, list[Any]] = {}
     rows = zip(

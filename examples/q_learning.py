@@ -18,7 +18,11 @@ import sys
 from collections import deque
 
 import numpy as np
-from matplotlib import pyplot as plt
+
+try:
+    from matplotlib import pyplot as plt
+except ImportError:
+    sys.exit("This example draws a picture: pip install matplotlib")
 
 import kerasish as keras
 from kerasish import ops

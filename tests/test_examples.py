@@ -85,7 +85,40 @@ GOALS = {
     "segmentation_unet": [
         ({"rival": "best threshold", "own": "U-Net"}, "own > 0.85 and rival < 0.6"),
     ],
+    "gan": [
+        ({"read": "read as wanted:", "real": "of real digits:", "drawn": "of generated digits:"},
+         "read > 0.9 and drawn > 0.7 * real"),
+    ],
+    "diffusion": [
+        ({"read": "read as wanted:", "real": "of real digits:", "drawn": "of generated digits:"},
+         "read > 0.9 and drawn > 0.6 * real"),
+    ],
+    "metric_learning": [
+        ({"pixels": "  pixels", "own": "  embeddings"}, "own > pixels + 0.05"),
+    ],
+    "hyperparameters_optuna": [
+        ({"best": "validation accuracy, best:", "first": "validation accuracy, first:"},
+         "best >= first and best > 0.95"),
+        ({"honest": "held-out digits, best model:"}, "honest > 0.95"),
+    ],
+    "tensorboard_logs": [
+        ({"low": "rate 0.0003", "middle": "rate 0.003"}, "middle > low and middle > 0.95"),
+    ],
+    "augmentation_fine_tuning": [
+        ({"neither": "  from scratch", "augmented": "from scratch, augmented",
+          "tuned": "  fine-tuned", "both": "fine-tuned, augmented"},
+         "both > max(tuned, augmented) + 0.05 and tuned > neither + 0.2"),
+    ],
+    "fine_tuning_small": [
+        ({"head": "new last layer alone:", "lora": "with LoRA:"}, "lora > max(head, 0.9)"),
+        # accuracy, KiB, milliseconds
+        ({"whole": "float32", "int8": "int8", "int4": "int4"},
+         "min(int8[0], int4[0]) > whole[0] - 0.03 and "
+         "int8[1] < 0.35 * whole[1] and int4[1] < 0.25 * whole[1]"),
+    ],
 }  # fmt: skip
+# What some examples need beside the extra `test`: examples say so and end where it is missing.
+OPTIONAL = {"hyperparameters_optuna": "optuna"}
 
 
 def number_after(words: str, text: str) -> float | tuple[float, ...]:
@@ -159,11 +192,48 @@ def test_examples_say_what_they_do(path):
     assert story or ast.unparse(tree.body[-1]).startswith("if __name__ == '__main__':")
 
 
+# The example for several processes draws nothing.
+@pytest.mark.parametrize(
+    "path", [p for p in EXAMPLES if p.stem != "two_ranks"], ids=lambda path: path.name
+)
+def test_examples_say_what_to_install(path):
+    """Where Matplotlib is missing, an example ends with one line that says how to install it."""
+    text = path.read_text("utf-8")
+    if path.stem in ("quickstart", "grid_search"):  # these go on without a picture
+        assert "except ImportError:" in text
+        return
+    imports = [line for line in text.splitlines() if "matplotlib import" in line]
+    assert imports == ["    from matplotlib import pyplot as plt"]
+    wanted = (
+        'except ImportError:\n    sys.exit("This example draws a picture: pip install matplotlib")'
+    )
+    assert f"try:\n{imports[0]}\n{wanted}\n" in text
+
+
+@pytest.mark.parametrize(
+    ("missing", "stem"),
+    [
+        ("matplotlib", "gan"),
+        ("optuna", "hyperparameters_optuna"),
+        ("tensorboard", "tensorboard_logs"),
+    ],
+)
+def test_examples_end_where_a_package_is_missing(missing, stem, monkeypatch):
+    monkeypatch.setitem(sys.modules, missing, None)
+    path = CHECKOUT / "examples" / f"{stem}.py"
+    imports = path.read_text("utf-8").split("import kerasish")[0]
+    with pytest.raises(SystemExit, match=f"pip install .*{missing}"):
+        exec(compile(imports, str(path), "exec"), {})
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "path", [p for p in EXAMPLES if p.stem != "quickstart"], ids=lambda path: path.name
 )
 def test_examples_run_without_a_warning_and_learn(path, tmp_path):
+    package = OPTIONAL.get(path.stem)
+    if package and importlib.util.find_spec(package) is None:
+        pytest.skip(f"{path.name} needs {package}: pip install {package}")
     done = run(path, folder=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout

@@ -11,8 +11,10 @@ _ORDER = (
     "tabular", "imbalanced_classes", "digits_cnn", "autoencoder", "variational_autoencoder",
     "two_inputs", "messy_data", "time_series", "text_classification", "character_model",
     "transformer", "reverse_words", "attention", "sentiment_trees", "expressions", "dates",
-    "segmentation_unet", "transfer",
-    "custom_parts", "custom_train_step", "q_learning", "grid_search",
+    "segmentation_unet", "metric_learning", "transfer",
+    "augmentation_fine_tuning", "fine_tuning_small",
+    "custom_parts", "custom_train_step", "gan", "diffusion", "q_learning", "tensorboard_logs",
+    "grid_search", "hyperparameters_optuna",
 )  # fmt: skip
 
 

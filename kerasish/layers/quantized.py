@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor, Variable
 
 INT4_RANGE = (-8, 7)
+_LORA_MODES = ("int8", "int4")  # of layers that LoRA serves
 
 
 class QuantizedLayer(LowRankLayer):
@@ -53,8 +54,9 @@ class QuantizedLayer(LowRankLayer):
     ) -> None:
         """Replace the layer's large weight by small integers and scales.
 
-        The layer computes with these from now on, and files hold them. LoRA may be enabled
-        afterwards; a model must be compiled again before it is trained.
+        The layer computes with these from now on, and files hold them. LoRA may be enabled before
+        (int8 and int4: its small weights stay as they are, and files hold the sum) or afterwards.
+        A model must be compiled again before it is trained.
 
         Args:
             mode: "int8", "int4", "float8", "gptq" or "awq"; None: that of `config`.
@@ -62,7 +64,8 @@ class QuantizedLayer(LowRankLayer):
             config: a `quantizers.QuantizationConfig`, or a mode; None: the mode's default.
 
         Raises:
-            ValueError: the layer is not built or is quantized already; the mode is unknown.
+            ValueError: the layer is not built or is quantized already; the mode is unknown, or not
+                one for a layer with LoRA.
             NotImplementedError: this class, or this mode of it, cannot be quantized.
 
         Example:
@@ -85,10 +88,11 @@ class QuantizedLayer(LowRankLayer):
                 f"{self.display_name()}: has the modes {self.quantization_modes}, got "
                 f"{config.mode!r}."
             )
-        if self.lora_enabled:
+        if self.lora_enabled and config.mode not in _LORA_MODES:
             raise ValueError(
-                f"{self.display_name()}: LoRA is on; quantize first and enable LoRA afterwards, or "
-                "save the model and load it, which merges LoRA's weights."
+                f"{self.display_name()}: LoRA is on, and serves floats, int8 and int4, not "
+                f"{config.mode!r}. Save the weights, which merges LoRA's product, and load them "
+                "into a model without LoRA."
             )
         source = self.own_policy()
         policy = dtype_policies.get(f"{config.dtype_policy_string()}_from_{source.name}")
@@ -158,7 +162,7 @@ class QuantizedLayer(LowRankLayer):
 
     def _check_lora(self, rank: int) -> None:
         super()._check_lora(rank)
-        if self.weight_format in ("float8", "gptq", "awq"):
+        if self.weight_format not in ("", *_LORA_MODES):
             raise NotImplementedError(
                 f"{self.display_name()}: LoRA serves floats, int8 and int4, not "
                 f"{self.weight_format!r}; quantize to one of these."

@@ -142,6 +142,32 @@ def test_lora_is_trained_on_quantized_layers(engine):
         np.testing.assert_array_equal(v.numpy(), old)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+@pytest.mark.parametrize(
+    "make", [lambda: layers.Dense(16), lambda: layers.EinsumDense("ab,bc->ac", 16)]
+)
+def test_layers_with_lora_are_quantized(make, mode, engine):
+    """As in Keras, the small weights stay floats beside the integers; files hold the sum."""
+    config.set_backend(engine)
+    layer, plain, x = make(), make(), cases.wave((4, 8))
+    for one in (layer, plain):
+        one.build((None, 8))
+    plain.set_weights(layer.get_weights())
+    layer.enable_lora(2)
+    layer.lora_kernel_b.assign(cases.wave((2, 16), 3.0))
+    product = ops.matmul(layer.lora_kernel_a, layer.lora_kernel_b)
+    small = ops.convert_to_numpy(product)
+    for one in (layer, plain):
+        one.quantize(mode)
+    close(layer(x), plain(x) + ops.matmul(x, small), "the integers and the product")
+    assert {v.name for v in layer.trainable_weights} >= {"lora_kernel_a", "lora_kernel_b"}
+
+    plain.load_own_variables(stored(layer))  # a file fits a layer without LoRA
+    error = np.abs(ops.convert_to_numpy(plain(x)) - ops.convert_to_numpy(layer(x))).max()
+    assert error < (0.05 if mode == "int8" else 0.6) * float(np.abs(layer(x)).max())
+
+
 def test_a_model_is_quantized_by_name():
     model = keras.Sequential(
         [keras.Input((4,)), layers.Dense(3, name="a"), layers.Dense(3, name="b")]
@@ -215,8 +241,8 @@ def test_what_cannot_be_quantized():
     own.quantize("int8", type_check=False)
     assert own.weight_format == "int8"
     dense.enable_lora(2)
-    with pytest.raises(ValueError, match="quantize first and enable LoRA afterwards"):
-        dense.quantize("int8")
+    with pytest.raises(ValueError, match="serves floats, int8 and int4, not 'float8'"):
+        dense.quantize("float8")
 
 
 @pytest.mark.parametrize("policy", ["mixed_bfloat16", "bfloat16"])
