@@ -1,9 +1,9 @@
 """`python -m benchmarks inference`: predictions by kerasish, native libraries and ONNX Runtime.
 
-All run in one process, in turns. `predict` is `Model.predict`, `call` the model on an array,
-`native` the library of `Model.export(format="native")` through ctypes, `onnxruntime` a session on
-the exported file. kerasish and ONNX Runtime use `--threads` threads. A call of a native library
-uses one: several rows are divided among as many Python threads, one row is computed by one.
+All run in one process, in turns. `predict` is `Model.predict`, `native` the library of
+`Model.export(format="native")` through ctypes, `onnxruntime` a session on the exported file.
+kerasish and ONNX Runtime use `--threads` threads. A call of a native library uses one: several rows
+are divided among as many Python threads, one row is computed by one.
 """
 
 from __future__ import annotations
@@ -49,7 +49,6 @@ def make_calls(workload: Workload, rows: int, threads: int, folder: str) -> dict
     x = make_data(workload, rows)[0]
     calls: dict[str, Call] = {
         "predict": lambda: model.predict(x, batch_size=rows, verbose=0),
-        "call": lambda: np.asarray(model(x)),
         "native": _native(model, x, workload.classes, threads, folder),
     }
     if importlib.util.find_spec(_PEER) is not None:

@@ -118,7 +118,10 @@ class Variable(Holder):
         self.in_buffer = False
 
     def use_buffer(self, make: Callable[..., Any]) -> None:
-        """Give the variable a buffer, made by `make(variable)`, if it has none."""
+        """Give the variable a buffer, made by `make(variable)`, if it has none.
+
+        A buffer has an `array` and counts in `writes` how often it was written.
+        """
         if self.buffer is None:
             self.buffer = make(self)
             self.in_buffer = False
@@ -132,6 +135,7 @@ class Variable(Holder):
         """Note that the buffer holds the latest value."""
         self._current = None  # type: ignore[assignment]
         self.in_buffer = True
+        self.buffer.writes += 1
 
     @property
     def value(self) -> Tensor:

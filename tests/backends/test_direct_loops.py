@@ -43,7 +43,7 @@ def biased(activation: str = "relu") -> Kernel:
 
 
 def call(d: direct.Direct, target: Any, n: int, x: Any, matrix: Any, operands: Any) -> None:
-    packed = direct.pack_weights(matrix, target)
+    packed = direct.pack_weights(matrix)
     owner, at = driver.aligned(packed.nbytes)
     ctypes.memmove(at, packed.ctypes.data, packed.nbytes)
     block = direct.pack(

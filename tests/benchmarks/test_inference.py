@@ -17,7 +17,7 @@ linked = pytest.mark.skipif(shutil.which("cc") is None, reason="there is no C co
 def test_all_ways_predict_the_same(load, tmp_path, name, rows):
     workload = load("workloads").WORKLOADS[name]
     calls = load("inference").make_calls(workload, rows, 2, str(tmp_path))
-    expected = {"predict", "call", "native"}
+    expected = {"predict", "native"}
     if importlib.util.find_spec("onnxruntime") is not None:
         expected.add("onnxruntime")
     assert set(calls) == expected

@@ -14,10 +14,10 @@ import pytest
 
 import kerasish
 from kerasish import InputSpec, layers, ops
-from kerasish.export.native import link, plan, save
+from kerasish.export.native import dispatch, link, plan, save
 from kerasish.export.onnx.save import inference_of
 
-HERE = link.runs_here(link.target_named("native")) and bool(shutil.which("cc"))
+HERE = link.runs_here(link.targets_named("native")["native"]) and bool(shutil.which("cc"))
 needs_linker = pytest.mark.skipif(not HERE, reason="there is no C compiler cc on this machine")
 
 
@@ -125,6 +125,8 @@ class Library:
         self.arena = getattr(self.library, f"{prefix}_arena_size")
         self.weights = getattr(self.library, f"{prefix}_weights_size")
         self.message = getattr(self.library, f"{prefix}_message")
+        self.target = getattr(self.library, f"{prefix}_target")
+        self.target.restype = ctypes.c_char_p
         self.arena.restype = self.weights.restype = ctypes.c_int64
         self.message.restype = ctypes.c_char_p
 
@@ -158,8 +160,7 @@ def test_equal_to_the_static_engine(name: str, tmp_path: Path) -> None:
 def steps_of(model: Any) -> list[str]:
     """Return the names of the steps for one example."""
     f, signature = inference_of(model, None)
-    target = link.target_named("native")
-    return [s.name for s in plan.make_plan(f, signature, 1, target, plan.Weights()).steps]
+    return [s.name for s in plan.make_plan(f, signature, 1, plan.Weights()).steps]
 
 
 def test_what_follows_a_convolution_is_fused_into_it_alone() -> None:
@@ -292,7 +293,8 @@ def test_valgrind_finds_nothing(tmp_path: Path) -> None:
     if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")
     model = varied(cnn())
-    model.export(tmp_path / "m", format="native", verbose=False, target="x86-64-v3")
+    # valgrind knows AVX2 alone: the library must not take the latest code.
+    model.export(tmp_path / "m", format="native", verbose=False, target=LEVELS)
     program = """
 #include "m.h"
 #include <stdlib.h>
@@ -331,6 +333,71 @@ def test_levels_of_x86(target: str, tmp_path: Path) -> None:
     assert head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == 62
 
 
+LEVELS = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
+
+
+@needs_linker
+def test_several_processors_in_one_file(tmp_path: Path) -> None:
+    host = link.targets_named("native")["native"].level
+    if host not in ("sse", "avx2", "avx512"):
+        pytest.skip("this machine is no x86-64")
+    best = ["sse", "avx2", "avx512"].index(host)
+    model = varied(cnn())
+    x = data(model, 3)
+    expected = model.predict(x, verbose=0)
+    sizes = []
+    for i in range(len(LEVELS)):
+        folder = tmp_path / str(i)
+        folder.mkdir()
+        # The latest level at hand is chosen: each level is the latest once.
+        library = exported(model, folder, target=LEVELS[: i + 1][::-1])
+        assert library.target().decode() == LEVELS[min(i, best)]
+        found = library.predict(x, model.output_shape[1])
+        # SSE rounds products before they are added.
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5 * np.abs(expected).max())
+        sizes.append(library.weights())
+    assert len(set(sizes)) == 1  # all processors read the same weights
+
+
+V2, V3 = 0x00982201, 0x38401000  # bits of leaf 1, register c
+V3_7, V4_7 = 0x00000128, 0xD0030000  # bits of leaf 7, register b
+ALL = {(0, "a"): 7, (1, "c"): V2 | V3, (7, "b"): V3_7 | V4_7, (0x80000001, "c"): 0x20}
+
+
+@needs_linker
+@pytest.mark.parametrize(
+    ("changed", "saved", "expected"),
+    [
+        ({}, 0xE7, "x86-64-v4"),
+        ({}, 0x07, "x86-64-v3"),  # the system does not save the registers of AVX-512
+        ({}, 0x01, "x86-64-v2"),
+        ({(7, "b"): V3_7 | V4_7 & ~(1 << 17)}, 0xE7, "x86-64-v3"),
+        ({(0x80000001, "c"): 0}, 0xE7, "x86-64-v2"),
+        ({(0, "a"): 6}, 0xE7, "x86-64-v2"),  # leaf 7 is not there
+        ({(1, "c"): (V2 | V3) & ~(1 << 27)}, 0xE7, "x86-64-v2"),
+        ({(1, "c"): V3}, 0xE7, "none"),
+    ],
+)
+def test_what_the_processor_says_decides(
+    changed: Any, saved: int, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    registers = {**ALL, **changed}
+
+    def cpuid(leaf: int) -> list[str]:
+        return [f"  %l{leaf}{r} = add i32 0, {registers.get((leaf, r), 0)}" for r in "abcd"]
+
+    monkeypatch.setattr(dispatch, "cpuid", cpuid)
+    monkeypatch.setattr(dispatch, "saved_state", lambda: [f"  %xcr.low = add i32 0, {saved}"])
+    x = kerasish.Input((2,))
+    library = exported(kerasish.Model(x, x * 2.0), tmp_path, target=LEVELS)
+    assert library.target().decode() == expected
+    if expected == "none":
+        given = np.zeros((1, 2), "float32")
+        pointer = ctypes.c_void_p(given.ctypes.data)
+        code = library.call(pointer, pointer, ctypes.c_int64(1), None)
+        assert code == 6 and b"older" in library.message(code)
+
+
 def refused(model: Any, folder: Path, message: str, **options: Any) -> None:
     with pytest.raises(ValueError, match=message):
         model.export(folder / "m", format="native", **options)
@@ -346,6 +413,8 @@ def test_what_is_refused(tmp_path: Path) -> None:
         kerasish.Model(steps, layers.Dense(2)(steps)), tmp_path, "all other sizes must be given"
     )
     refused(mlp(), tmp_path, "target must be 'native' or one of", target="z80")
+    refused(mlp(), tmp_path, "several targets in one file must be of", target=["native", "aarch64"])
+    refused(mlp(), tmp_path, "several targets in one file must be of", target=[])
     refused(mlp(), tmp_path, "weights is 'inside' or 'beside'", weights="far")
     with pytest.raises(ValueError, match="a name in C is needed"):
         mlp().export(tmp_path / "1", format="native")

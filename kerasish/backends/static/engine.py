@@ -61,11 +61,12 @@ from kerasish.watched import Guards, collecting_uses
 class VariableBuffer:
     """The memory of a variable that compiled steps use: its address never changes."""
 
-    __slots__ = ("array",)
+    __slots__ = ("array", "writes")
 
     def __init__(self, variable: Variable) -> None:
         value = np.asarray(to_numpy(variable.latest))
         self.array = aligned_array(value.shape, dtypes.name_of(value.dtype))
+        self.writes = 0
 
 
 class Static(Backend):
@@ -305,13 +306,14 @@ class CompiledCall:
         answers = [c.answer for c in traced.conditions]
         buffers = dict(zip(graph.inputs[traced.arguments :], traced.variables))
         buffers.update({old: v for (old, _), v in zip(plan.updates, traced.updated)})
-        arrays = {value: v.buffer.array for value, v in buffers.items()}
+        memory = {value: v.buffer for value, v in buffers.items()}
         self.executable: Executable | Interpreted
         if isinstance(plan, CompiledPlan):
             with config.using_threads(plan.threads):
-                self.executable = Executable(plan, arrays, answers)
+                self.executable = Executable(plan, memory, answers)
         else:
             conditions = list(zip(self.asked, answers))
+            arrays = {value: buffer.array for value, buffer in memory.items()}
             self.executable = Interpreted(graph, arrays, plan.updates, eager.kernel, conditions)
         if config.is_debugging():
             say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
@@ -465,6 +467,7 @@ class CompiledCall:
             for v in self.variables:
                 if not v.in_buffer:
                     v.sync_to_buffer()
+            self.executable.begin()  # type: ignore[union-attr]
         except BaseException:
             self.executable.lock.release()
             raise

@@ -5,7 +5,8 @@ header.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,11 +15,12 @@ from kerasish.backends.static.codegen.kernels import texts
 from kerasish.backends.static.codegen.vector_math import LIBRARY, TABLE_WORDS
 from kerasish.backends.static.lowering.standalone_units import COPY, Repeat, Step
 from kerasish.backends.static.machine.assembly import Target
+from kerasish.export.native.dispatch import dispatcher
 from kerasish.export.native.plan import ARENA, REGION, SPAN, BatchPlan, Ports, calls_of
 from kerasish.ops import dtypes
 
 # What the functions return.
-OK, NO_POINTER, NEGATIVE, NOT_ALIGNED, NO_INDEX, FAILED = range(6)
+OK, NO_POINTER, NEGATIVE, NOT_ALIGNED, NO_INDEX, FAILED, TOO_OLD = range(7)
 MESSAGES = {
     OK: "no error",
     NO_POINTER: "an input or output is NULL",
@@ -26,6 +28,7 @@ MESSAGES = {
     NOT_ALIGNED: "the memory given is not aligned to 64 bytes",
     NO_INDEX: "an index is out of the range of its table",
     FAILED: "a kernel failed",
+    TOO_OLD: "the processor is older than those that the library is for",
 }
 _OUT_OF_RANGE = 2  # a record's status
 
@@ -36,7 +39,8 @@ class Emitter:
     Args:
         name: the prefix of all functions.
         plans: the larger batches first; the last is for one example.
-        target: the processor.
+        targets: name -> processor; with several, from the oldest to the latest, code for each is
+            written, and the first call chooses.
         weights: their bytes; None: the caller gives them.
         size: of the weights, in bytes.
     """
@@ -45,34 +49,59 @@ class Emitter:
         self,
         name: str,
         plans: Sequence[BatchPlan],
-        target: Target,
+        targets: Mapping[str, Target],
         weights: bytes | None,
         size: int,
     ) -> None:
-        self.name, self.plans, self.target = name, list(plans), target
+        self.name, self.plans, self.targets = name, list(plans), dict(targets)
         self.weights, self.size = weights, size
+        # What differs between processors: the names of kernels, plans and of the function that
+        # goes through the examples, and the number of the attributes.
         self.symbols: dict[Any, str] = {}
+        self.prefix, self.attributes = name, 0
         self._count = 0
 
     def module(self) -> str:
         """Return the text of the module."""
+        declared = {"declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)"}
+        declared.add("declare ptr @llvm.threadlocal.address.p0(ptr)")
+        parts, several = [self._globals()], len(self.targets) > 1
+        for number, (name, target) in enumerate(self.targets.items()):
+            self.attributes = number
+            self.prefix = f"{self.name}.{name}" if several else self.name
+            functions, needed = self._functions(target)
+            declared |= needed
+            internal = f"{self.prefix}.predict" if several else ""
+            parts += [*functions, self._predict(internal), _attributes(number, target, several)]
+        self.attributes = 0
+        if several:
+            arguments = [f"ptr {p}" for p in (*self._given(), *self._pointers())]
+            parts.append(dispatcher(self.name, list(self.targets), arguments, TOO_OLD))
+        parts.append(self._facts())
+        return "\n".join([*parts, *sorted(declared), ""])
+
+    def _functions(self, target: Target) -> tuple[list[str], set[str]]:
+        """Return kernels and plans for a processor, and what they declare."""
         kernels = [s.kernel for p in self.plans for s in calls_of(p)]
-        for kernel in dict.fromkeys(kernels):
-            self.symbols[kernel] = f"{self.name}.kernel{len(self.symbols)}"
-        functions, declared = texts({s: k for k, s in self.symbols.items()}, self.target)
+        distinct = dict.fromkeys(kernels)
+        self.symbols = {k: f"{self.prefix}.kernel{i}" for i, k in enumerate(distinct)}
+        functions, declared = texts({s: k for k, s in self.symbols.items()}, target)
         # Kernels are internal: LLVM may inline them and drop what is not called.
-        functions = [t.replace("define i32 @", "define internal i32 @") for t in functions]
-        parts = [self._globals(), *functions]
-        parts += [self._plan(i, plan) for i, plan in enumerate(self.plans)]
-        parts += [self._predict(), self._facts()]
-        width = ""
-        if self.target.level == "avx512":
-            width = ' "prefer-vector-width"="512" "min-legal-vector-width"="512"'
-        declared = declared | {
-            "declare void @llvm.memmove.p0.p0.i64(ptr, ptr, i64, i1)",
-        }
-        attributes = f"attributes #0 = {{ nounwind{width} }}"
-        return "\n".join([*parts, *sorted(declared), attributes, ""])
+        functions = [
+            re.sub(r"^define (?!internal)", "define internal ", t, flags=re.M) for t in functions
+        ]
+        functions = [t.replace(") #0 {", f") #{self.attributes} {{") for t in functions]
+        return [*functions, *(self._plan(i, p) for i, p in enumerate(self.plans))], declared
+
+    def _given(self) -> list[str]:
+        """Return the argument for weights that the caller holds."""
+        return [] if self.weights is not None else ["%weights"]
+
+    def _pointers(self) -> list[str]:
+        """Return the arguments for inputs and outputs."""
+        last = self.plans[-1]
+        ins = [f"%x{i}" for i in range(len(last.inputs.offsets))]
+        return [*ins, *(f"%y{i}" for i in range(len(last.outputs.offsets)))]
 
     # --- data ---------------------------------------------------------------------------------
 
@@ -109,7 +138,8 @@ class Emitter:
 
     def _plan(self, number: int, plan: BatchPlan) -> str:
         lines = [
-            f"define internal i32 @{self.name}.plan{number}(ptr %weights, ptr %arena) #0 {{",
+            f"define internal i32 @{self.prefix}.plan{number}(ptr %weights, ptr %arena) "
+            f"#{self.attributes} {{",
             "entry:",
         ]
         calls = calls_of(plan)
@@ -219,20 +249,22 @@ class Emitter:
 
     # --- the functions of the header ----------------------------------------------------------
 
-    def _predict(self) -> str:
-        """The function that goes through the examples: as many as a plan takes at once."""
-        last = self.plans[-1]
-        ins = [f"%x{i}" for i in range(len(last.inputs.offsets))]
-        outs = [f"%y{i}" for i in range(len(last.outputs.offsets))]
-        given = [] if self.weights is not None else ["%weights"]
-        arguments = ", ".join(f"ptr {p}" for p in (*given, *ins, *outs))
+    def _predict(self, internal: str) -> str:
+        """The function that goes through the examples: as many as a plan takes at once.
+
+        Args:
+            internal: its name; "": it is the function of the header.
+        """
+        pointers = [*self._given(), *self._pointers()]
+        arguments = ", ".join(f"ptr {p}" for p in pointers)
+        name = f"internal i32 @{internal}" if internal else f"i32 @{self.name}_predict"
         lines = [
-            f"define i32 @{self.name}_predict({arguments}, i64 %n, ptr %given) #0 {{",
+            f"define {name}({arguments}, i64 %n, ptr %given) #{self.attributes} {{",
             "entry:",
             "  %negative = icmp slt i64 %n, 0",
             f"  br i1 %negative, label %e{NEGATIVE}, label %check0",
         ]
-        for i, pointer in enumerate((*given, *ins, *outs)):
+        for i, pointer in enumerate(pointers):
             lines += [
                 f"check{i}:",
                 f"  %null{i} = icmp eq ptr {pointer}, null",
@@ -240,7 +272,7 @@ class Emitter:
             ]
         weights = f"@{self.name}.weights" if self.weights is not None else "%weights"
         lines += [
-            f"check{len(given) + len(ins) + len(outs)}:",
+            f"check{len(pointers)}:",
             "  %own = icmp eq ptr %given, null",
             f"  %mine = call ptr @llvm.threadlocal.address.p0(ptr @{self.name}.arena)",
             "  %arena = select i1 %own, ptr %mine, ptr %given",
@@ -251,7 +283,7 @@ class Emitter:
             "  %crooked = icmp ne i64 %low, 0",
             f"  br i1 %crooked, label %e{NOT_ALIGNED}, label %run0",
         ]
-        before = f"check{len(given) + len(ins) + len(outs)}"
+        before = f"check{len(pointers)}"
         start = "0"
         for number, plan in enumerate(self.plans):
             lines += self._rounds(number, plan, weights, before, start)
@@ -262,7 +294,7 @@ class Emitter:
             lines += [f"e{code}:", f"  ret i32 {code}"]
         for number in range(count):
             lines += [f"bad{number}:", f"  ret i32 %status{number}"]
-        return "\n".join([*lines, "}", "declare ptr @llvm.threadlocal.address.p0(ptr)"])
+        return "\n".join([*lines, "}"])
 
     def _rounds(
         self, number: int, plan: BatchPlan, weights: str, before: str, start: str
@@ -277,7 +309,7 @@ class Emitter:
         ]
         lines += self._move(number, plan, plan.inputs, "x", True)
         lines += [
-            f"  %status{number} = call i32 @{self.name}.plan{number}(ptr {weights}, ptr %arena)",
+            f"  %status{number} = call i32 @{self.prefix}.plan{number}(ptr {weights}, ptr %arena)",
             f"  %ok{number} = icmp eq i32 %status{number}, 0",
             f"  br i1 %ok{number}, label %turn{number}, label %bad{number}",
             f"turn{number}:",
@@ -307,12 +339,36 @@ class Emitter:
         arena = max(p.arena for p in self.plans)
         cases = " ".join(f"i32 {code}, label %m{code}" for code in MESSAGES)
         blocks = "\n".join(f"m{code}:\n  ret ptr @{self.name}.message{code}" for code in MESSAGES)
+        target = ""
+        if len(self.targets) == 1:
+            data = next(iter(self.targets)).encode() + b"\0"
+            target = (
+                f"@{self.name}.target = internal constant [{len(data)} x i8] "
+                f'c"{_escaped(data)}"\n'
+                f"define ptr @{self.name}_target() #0 {{\n  ret ptr @{self.name}.target\n}}\n"
+            )
         return (
-            f"define i64 @{self.name}_arena_size() #0 {{\n  ret i64 {arena}\n}}\n"
+            f"{target}define i64 @{self.name}_arena_size() #0 {{\n  ret i64 {arena}\n}}\n"
             f"define i64 @{self.name}_weights_size() #0 {{\n  ret i64 {self.size}\n}}\n"
             f"define ptr @{self.name}_message(i32 %code) #0 {{\n"
             f"  switch i32 %code, label %m{FAILED} [ {cases} ]\n{blocks}\n}}"
         )
+
+
+def _attributes(number: int, target: Target, several: bool) -> str:
+    """Return the attributes of a processor's functions.
+
+    Args:
+        number: of the group.
+        target: the processor.
+        several: whether the module has functions for others, too.
+    """
+    words = ["nounwind"]
+    if target.level == "avx512":
+        words += ['"prefer-vector-width"="512"', '"min-legal-vector-width"="512"']
+    if several:
+        words.append(f'"target-cpu"="{target.cpu}"')
+    return f"attributes #{number} = {{ {' '.join(words)} }}"
 
 
 def sizes_of(ports: Ports) -> list[int]:

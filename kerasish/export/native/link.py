@@ -7,10 +7,12 @@ import platform
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.backends.static.machine.machine_code import host_target
+from kerasish.export.native.dispatch import LEVELS
 
 TARGETS = {
     "x86-64-v2": Target("sse", "x86-64-v2", "", "x86_64-unknown-linux-gnu"),
@@ -21,27 +23,42 @@ TARGETS = {
 _MACHINES = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
 
 
-def target_named(name: str) -> Target:
-    """Return the processor of a name.
+def targets_named(names: str | Sequence[str]) -> dict[str, Target]:
+    """Return name -> processor; several from the oldest to the latest.
 
     Raises:
-        ValueError: there is none of this name.
+        ValueError: there is none of a name, or several that do not go into one file.
     """
-    if name == "native":
-        return host_target()
-    if name not in TARGETS:
+    listed = [names] if isinstance(names, str) else list(names)
+    for name in listed:
+        if name != "native" and name not in TARGETS:
+            raise ValueError(
+                f"Model.export: target must be 'native' or one of {sorted(TARGETS)}, got {name!r}."
+            )
+    if len(set(listed)) == 1:
+        return {listed[0]: host_target() if listed[0] == "native" else TARGETS[listed[0]]}
+    if not listed or not set(listed) <= set(LEVELS):
         raise ValueError(
-            f"Model.export: target must be 'native' or one of {sorted(TARGETS)}, got {name!r}."
+            f"Model.export: several targets in one file must be of {LEVELS}, got {listed}."
         )
-    return TARGETS[name]
+    if platform.machine().lower() not in _MACHINES["x86_64"]:
+        raise ValueError(
+            "Model.export: several targets in one file are written on x86-64 machines alone; "
+            "export one file for each target."
+        )
+    return {name: TARGETS[name] for name in LEVELS if name in listed}
 
 
 def object_of(text: str, target: Target) -> bytes:
-    """Return the object file of a module, optimized for a processor."""
+    """Return the object file of a module, optimized for a processor.
+
+    Functions may name another one in their attributes.
+    """
     from llvmlite import binding
 
     binding.initialize_all_targets()
     binding.initialize_all_asmprinters()
+    binding.initialize_native_asmparser()  # for CPUID
     triple = target.triple or binding.get_process_triple()
     module = binding.parse_assembly(text)
     module.triple = triple

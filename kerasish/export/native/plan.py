@@ -18,7 +18,6 @@ from kerasish.backends.static.lowering.standalone_units import (
     steps_of,
 )
 from kerasish.backends.static.lowering.units import Place, nbytes_of
-from kerasish.backends.static.machine.assembly import Target
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes import gather, optimize
@@ -87,7 +86,7 @@ class Weights:
 
 
 def make_plan(
-    f: Callable[..., Any], signature: Sequence[Any], batch: int, target: Target, weights: Weights
+    f: Callable[..., Any], signature: Sequence[Any], batch: int, weights: Weights
 ) -> BatchPlan:
     """Return what runs for a batch of this many examples.
 
@@ -95,7 +94,6 @@ def make_plan(
         f: the inference.
         signature: for each argument a structure of `InputSpec`s or symbolic tensors.
         batch: how many examples.
-        target: the processor.
         weights: where weights are stored.
 
     Raises:
@@ -112,7 +110,7 @@ def make_plan(
     config.set_threads(1)
     try:
         graph = gather(optimize(graph))
-        plan = StandalonePlan(graph, target, _namer(traced))
+        plan = StandalonePlan(graph, _namer(traced))
         steps = _steps(plan, weights)
     except UnsupportedStep as error:
         raise ValueError(f"{error}; export it as ONNX instead") from error

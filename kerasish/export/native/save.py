@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.message import say
 from kerasish.export.native.emit import MESSAGES, Emitter
-from kerasish.export.native.link import link, object_of, target_named
+from kerasish.export.native.link import link, object_of, targets_named
 from kerasish.export.native.plan import BatchPlan, Weights, make_plan
 from kerasish.export.onnx.save import inference_of, input_names_of
 from kerasish.saving.files.atomic import replacing
@@ -36,7 +36,7 @@ def export_native(
     filepath: PathLike,
     verbose: bool | None = None,
     input_signature: Structure = None,
-    target: str = "native",
+    target: str | Sequence[str] = "native",
     weights: str = "inside",
 ) -> None:
     """Write a model's inference as a library for C and whatever calls C.
@@ -48,7 +48,8 @@ def export_native(
             functions.
         verbose: False prints nothing.
         input_signature: a list with an `InputSpec` for each argument; None: the model's inputs.
-        target: "native", "x86-64-v2", "x86-64-v3", "x86-64-v4" or "aarch64".
+        target: "native", "x86-64-v2", "x86-64-v3", "x86-64-v4" or "aarch64"; a list of the x86-64
+            levels puts code for each into one file, and the first call chooses.
         weights: "inside" the library, or "beside": a file that the caller reads.
 
     Raises:
@@ -62,23 +63,24 @@ def export_native(
         raise ValueError(f"Model.export: a file name that is a name in C is needed, got {path!r}.")
     if weights not in ("inside", "beside"):
         raise ValueError(f"Model.export: weights is 'inside' or 'beside', got {weights!r}.")
-    processor = target_named(target)
+    targets = targets_named(target)
+    processor = next(iter(targets.values()))
     f, signature = inference_of(model, input_signature)
     stored = Weights()
     try:
-        plans = _plans(f, signature, processor, stored)
+        plans = _plans(f, signature, stored)
     except ValueError as error:
         raise type(error)(f"Model.export: {model.name!r}: {error}") from error
     content = stored.content()
     inside = content if weights == "inside" else None
-    text = Emitter(name, plans, processor, inside, len(content)).module()
+    text = Emitter(name, plans, targets, inside, len(content)).module()
     code = object_of(text, processor)
     outputs = _output_names(model, plans[-1])
     header = _header(name, plans, input_names_of(model, signature), outputs, inside is None)
     missing = _write(path, code, header, content if inside is None else None, processor)
     if verbose is None or verbose:
         made = f"{path}.o ({missing})" if missing else f"{path}{library_suffix()}"
-        say(f"Saved {made!r} and {path + '.h'!r}: native code for {target}.")
+        say(f"Saved {made!r} and {path + '.h'!r}: native code for {', '.join(targets)}.")
 
 
 def library_suffix(system: str = sys.platform) -> str:
@@ -86,14 +88,12 @@ def library_suffix(system: str = sys.platform) -> str:
     return _SUFFIX.get(system, ".so")
 
 
-def _plans(
-    f: Callable[..., Any], signature: Sequence[Any], processor: Any, stored: Weights
-) -> list[BatchPlan]:
+def _plans(f: Callable[..., Any], signature: Sequence[Any], stored: Weights) -> list[BatchPlan]:
     """Return plans for several examples at once, as memory allows, and for one."""
-    one = make_plan(f, signature, 1, processor, stored)
+    one = make_plan(f, signature, 1, stored)
     for batch in _BATCHES:
         if one.arena * batch <= _MOST_ARENA:
-            return [make_plan(f, signature, batch, processor, stored), one]
+            return [make_plan(f, signature, batch, stored), one]
     return [one]
 
 
@@ -190,6 +190,9 @@ int64_t {name}_arena_size(void);
 
 /* Return the bytes of the weights. */
 int64_t {name}_weights_size(void);
+
+/* Return the processor whose code runs here: a target of the export, or "none". */
+const char *{name}_target(void);
 
 /* Return the text of an error's code. */
 const char *{name}_message(int code);

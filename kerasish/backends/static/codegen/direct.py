@@ -13,8 +13,8 @@ whole tile.
 With `lanewise` each filter reads its own channel (a depthwise convolution): a vector of the input
 takes the place of one number.
 
-Weights are packed by `pack_weights`: strips of `STRIP` vectors of filters, in each strip one row
-per (place of the kernel, channel).
+Weights are packed by `pack_weights`: strips of `STRIP` filters, in each strip one row per (place of
+the kernel, channel), filled up to `GRAIN` numbers. All processors read the same layout.
 
 Argument block (int64 words): 0 table, 1 threads (unused), 2 n, 3 address of x, 4 address of the
 weights, then for each input of the epilogue after the first, and each output, address and row
@@ -37,7 +37,9 @@ from kerasish.backends.static.codegen.epilogue import EpilogueWriter
 from kerasish.backends.static.machine.assembly import Target, Value, Writer, constant
 from kerasish.typing import Array
 
-STRIP = 8  # vectors of a strip of packed weights
+STRIP = 128  # filters of a strip of packed weights
+GRAIN = 16  # rows of a narrower strip are filled up to a multiple of this: the largest vector
+_WIDEST = 8  # vectors of a tile
 OPERANDS = 5  # the first word of the epilogue's operands
 _IN_FLIGHT = 8  # sums that the processor computes at the same time
 _UNROLLED = 12  # terms of a sum that are written one by one
@@ -82,16 +84,13 @@ def product(epilogue: Kernel, m: int, k: int, n: int, row: int) -> Direct:
     return Direct(epilogue, (m,), row, k, (m,), one, one, one, (0,), n)
 
 
-def pack_weights(matrix: Array, target: Target) -> Array:
+def pack_weights(matrix: Array) -> Array:
     """Return weights of (depth, filters) in strips, as one row of numbers."""
     depth, filters = matrix.shape
-    lanes = target.lanes
-    vectors = -(-filters // lanes)
-    padded = np.zeros((depth, vectors * lanes), matrix.dtype)
+    padded = np.zeros((depth, -(-filters // GRAIN) * GRAIN), matrix.dtype)
     padded[:, :filters] = matrix
-    width = STRIP * lanes
-    parts = [padded[:, at : at + width].reshape(-1) for at in range(0, vectors * lanes, width)]
-    return np.concatenate(parts)
+    strips = range(0, padded.shape[1], STRIP)
+    return np.concatenate([padded[:, at : at + STRIP].reshape(-1) for at in strips])
 
 
 def pack(direct: Direct, *, table: int, n: int, x: int, weights: int,
@@ -141,14 +140,15 @@ def choose_tile(direct: Direct, target: Target) -> tuple[int, int]:
     """
     registers = 32 if target.level in ("avx512", "generic") else 16
     vectors = -(-direct.filters // target.lanes)
+    strip = STRIP // target.lanes
     length = direct.result[-1]
     best, chosen = math.inf, (1, 1)
-    for v in range(1, min(vectors, STRIP) + 1):
+    for v in range(1, min(vectors, _WIDEST) + 1):
         most = (registers - 1 - v) // v if v > 1 else registers - 4
         for r in range(1, min(most, length) + 1):
             if r > 1 and v > 4:
                 break
-            parts = [size for size, n in _parts(vectors, v) for _ in range(n)]
+            parts = [size for size, n in _parts(vectors, strip, v) for _ in range(n)]
             sizes = [min(r, length - at) for at in range(0, length, r)]
             cycles = sum(_cycles(b, p) for p in parts for b in sizes)
             if cycles < best:
@@ -160,9 +160,9 @@ def _cycles(pixels: int, vectors: int) -> float:
     return max(pixels * vectors, pixels + vectors) / 2 + 0.5
 
 
-def _parts(vectors: int, each: int) -> Iterator[tuple[int, int]]:
-    """Yield (vectors of a tile, how many such tiles) over all filters."""
-    for width, strips in ((STRIP, vectors // STRIP), (vectors % STRIP, 1)):
+def _parts(vectors: int, strip: int, each: int) -> Iterator[tuple[int, int]]:
+    """Yield (vectors of a tile, how many such tiles) over all strips of `strip` vectors."""
+    for width, strips in ((strip, vectors // strip), (vectors % strip, 1)):
         if width and strips:
             if width // each:
                 yield each, width // each * strips
@@ -175,7 +175,6 @@ class _DirectWriter:
         self.d = direct
         self.w = w = Writer(target)
         self.lanes = target.lanes
-        self.vectors = -(-direct.filters // self.lanes)
         args = Value("%args", "ptr")
         w.table = w.load_word(args, 0, "ptr")
         self.n = w.load_word(args, 2)
@@ -186,21 +185,19 @@ class _DirectWriter:
 
     def write(self) -> str:
         """Return the function's body."""
-        w, width = self.w, STRIP * self.lanes
-        whole, last = divmod(self.vectors, STRIP)
-        if self.d.filters % self.lanes and not last:
-            whole, last = whole - 1, STRIP
+        w, filters = self.w, self.d.filters
+        whole, last = divmod(filters, STRIP)
 
         def strip(s: Value, _: list[Value]) -> list[Value]:
-            start = w.address(self.weights, w.mul(s, _int(width * self.d.depth)), 4)
-            self._strip(start, w.mul(s, _int(width)), STRIP, False)
+            start = w.address(self.weights, w.mul(s, _int(STRIP * self.d.depth)), 4)
+            self._strip(start, w.mul(s, _int(STRIP)), STRIP)
             return []
 
         if whole:
             self._times(whole, strip)
         if last:
-            start = w.address(self.weights, _int(whole * width * self.d.depth), 4)
-            self._strip(start, _int(whole * width), last, True)
+            start = w.address(self.weights, _int(whole * STRIP * self.d.depth), 4)
+            self._strip(start, _int(whole * STRIP), last)
         w.do("ret i32 0")
         return w.body()
 
@@ -210,17 +207,18 @@ class _DirectWriter:
         else:
             self.w.loop(_int(0), _int(count), 1, [], body)
 
-    def _strip(self, start: Value, column: Value, vectors: int, ends: bool) -> None:
-        """Write the tiles of one strip: of `vectors` vectors, the last of which may be partial."""
-        w, each = self.w, min(self.tile, vectors)
-        partial = ends and self.d.filters % self.lanes
+    def _strip(self, start: Value, column: Value, filters: int) -> None:
+        """Write the tiles of a strip of some filters."""
+        w, row = self.w, -(-filters // GRAIN) * GRAIN
+        vectors, partial = -(-filters // self.lanes), filters % self.lanes
+        each = min(self.tile, vectors)
         whole, rest = divmod(vectors, each)
         if partial and not rest:
             whole, rest = whole - 1, each
 
         def tile(t: Value, _: list[Value]) -> list[Value]:
             skip = w.mul(t, _int(each * self.lanes))
-            self._tiles(w.address(start, skip, 4), w.add(column, skip), vectors, each, False)
+            self._tiles(w.address(start, skip, 4), w.add(column, skip), row, each, False)
             return []
 
         if whole:
@@ -228,7 +226,7 @@ class _DirectWriter:
         if rest:
             skip = _int(whole * each * self.lanes)
             at = w.address(start, skip, 4)
-            self._tiles(at, w.add(column, skip), vectors, rest, bool(partial))
+            self._tiles(at, w.add(column, skip), row, rest, bool(partial))
 
     def _tiles(self, weights: Value, c: Value, row: int, count: int, partial: bool) -> None:
         """Write the loops over all output pixels for `count` vectors of filters from column c.
@@ -236,7 +234,7 @@ class _DirectWriter:
         Args:
             weights: where the first one's weights lie.
             c: the column.
-            row: vectors of a row of weights.
+            row: numbers of a row of weights.
             count: how many vectors.
             partial: whether the last one is not complete.
         """
@@ -287,7 +285,7 @@ class _Sums:
     Args:
         writer: of the function.
         weights: the address of the first vector's weights.
-        row: vectors of a row of weights.
+        row: numbers of a row of weights.
         columns: of each vector of the tile its column, and (rest, mask) where it is not complete.
     """
 
@@ -297,7 +295,7 @@ class _Sums:
         self.w, self.d, self.x = writer.w, writer.d, writer.x
         self.load = writer.epilogue.load
         self.lanes, self.weights, self.columns = writer.lanes, weights, columns
-        self.row, self.count = row * writer.lanes, len(columns)
+        self.row, self.count = row, len(columns)
 
     def write(self, outputs: list[Value], o: Value, block: Block) -> list[Value]:
         """Return the sums: for each pixel of the block its vectors.

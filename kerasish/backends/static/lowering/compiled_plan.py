@@ -17,6 +17,7 @@ import numpy as np
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
+from kerasish.backends.static.lowering.quantized import IntegerMatmulUnit
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
     Place,
@@ -80,6 +81,7 @@ class CompiledPlan:
         self.copies: list[tuple[Value, Value]] = []
         self._place_updates()
         self._check_order()
+        self._keep_weights()
         compile_many([k for u in self.units if u.native for k in u.kernels()])
         self.plan, self.sizes = plan_units(
             graph, self.units, self.root, ChainMap[Any, Any](self._buffer_of, self.constants),
@@ -105,6 +107,17 @@ class CompiledPlan:
                 array = guard_pages.constant(array)
             self._keep.append(array)
             self.constants[v] = place_of(array)
+
+    def _keep_weights(self) -> None:
+        """Let products keep weights that this plan does not change in their own layout."""
+        changed = {old for old, _ in self.updates}
+        for unit in self.units:
+            if isinstance(unit, IntegerMatmulUnit) and not guard_pages.mode():
+                weights = unit.reads[1]
+                if weights in self.constants or (
+                    weights in self._buffer_of and weights not in changed
+                ):
+                    unit.keep_weights()
 
     # --- updates in place ---------------------------------------------------------------------
 

@@ -29,7 +29,6 @@ from kerasish.backends.static.lowering.standalone_units import (
     WindowSumUnit,
 )
 from kerasish.backends.static.lowering.units import PythonUnit, Unit, plan_units
-from kerasish.backends.static.machine.assembly import Target
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.fuse_epilogues import Product, apart
@@ -41,16 +40,15 @@ class StandaloneBuilder(Builder):
 
     Args:
         graph: optimized and fused; weights are constants.
-        target: the processor.
         name_of: node -> its layer, for messages.
 
     Attributes:
         packed: value -> array, of packed weights.
     """
 
-    def __init__(self, graph: Graph, target: Target, name_of: Callable[[Node], str]) -> None:
+    def __init__(self, graph: Graph, name_of: Callable[[Node], str]) -> None:
         super().__init__(graph, lambda op: op.kernel)
-        self.target, self.name_of = target, name_of
+        self.name_of = name_of
         self.packed: dict[Value, Any] = {}
         self._packed: dict[Any, Value] = {}
 
@@ -149,7 +147,7 @@ class StandaloneBuilder(Builder):
 
     def _pack(self, key: Any, matrix: Any) -> Value:
         if key not in self._packed:
-            array = pack_weights(np.asarray(matrix), self.target)
+            array = pack_weights(np.asarray(matrix))
             self._packed[key] = self._constant(array)
         return self._packed[key]
 
@@ -160,7 +158,7 @@ class StandaloneBuilder(Builder):
 
     def _convolution(self, node: Node, bias: Value | None, activation: str, out: Value) -> Unit:
         weights = self._weights(node)
-        unit, value, array = convolution_unit(node, weights, self.target, bias, activation, out)
+        unit, value, array = convolution_unit(node, weights, bias, activation, out)
         self.packed[value] = array
         return unit
 
@@ -170,12 +168,12 @@ class StandaloneBuilder(Builder):
         plain = all(v.dtype == "float32" and v.size for v in (*node.inputs, *node.outputs))
         if weights is None or not plain or any(self.uses.get(v) for v in gates):
             raise UnsupportedStep(f"{self.name_of(node)}a recurrence of this kind")
-        unit = RecurrentUnit(node, np.asarray(weights), self.target)
+        unit = RecurrentUnit(node, np.asarray(weights))
         self.packed[unit.packed] = unit.array
         return unit
 
     def _transposed(self, node: Node) -> Unit:
-        unit = TransposedUnit(node, self._weights(node), self.target)
+        unit = TransposedUnit(node, self._weights(node))
         self.packed[unit.packed] = unit.array
         return unit
 
@@ -192,7 +190,6 @@ class StandalonePlan:
 
     Args:
         graph: optimized and fused; weights are constants.
-        target: the processor.
         name_of: node -> its layer, for messages.
 
     Attributes:
@@ -201,8 +198,8 @@ class StandalonePlan:
         plan: offsets into the arena.
     """
 
-    def __init__(self, graph: Graph, target: Target, name_of: Callable[[Node], str]) -> None:
-        builder = StandaloneBuilder(graph, target, name_of)
+    def __init__(self, graph: Graph, name_of: Callable[[Node], str]) -> None:
+        builder = StandaloneBuilder(graph, name_of)
         self.graph = graph
         self.units = builder.build()
         if any(isinstance(u, PythonUnit) for u in self.units):

@@ -17,7 +17,6 @@ from kerasish.backends.static.lowering.library import View, _geometry, epilogue_
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.standalone_units import StandaloneUnit, Step
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of
-from kerasish.backends.static.machine.assembly import Target
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
 
@@ -167,14 +166,13 @@ def product_unit(
 
 
 def convolution_unit(
-    node: Node, weights: Any, target: Target, bias: Value | None, activation: str, out: Value
+    node: Node, weights: Any, bias: Value | None, activation: str, out: Value
 ) -> tuple[DirectUnit, Value, Any]:
     """Return the unit of a convolution, the value of its packed weights, and these.
 
     Args:
         node: the convolution.
         weights: the filters.
-        target: the processor.
         bias, activation, out: what follows, and where the results go.
     """
     x, kernel = node.inputs
@@ -186,7 +184,7 @@ def convolution_unit(
         groups = 1
     each = filters // groups
     parts = [matrix[:, i * each : (i + 1) * each] for i in range(groups)]
-    array = np.concatenate([direct.pack_weights(part, target) for part in parts])
+    array = np.concatenate([direct.pack_weights(part) for part in parts])
     packed = Value(array.shape, "float32")
     structure = direct.Direct(
         epilogue_kernel(bias, activation), g.x_shape[1:-1], channels,
@@ -204,14 +202,13 @@ class TransposedUnit(StandaloneUnit):
     Args:
         node: the data gradient of a convolution.
         weights: the filters.
-        target: the processor.
 
     Attributes:
         packed: the value of the packed filters.
         array: these.
     """
 
-    def __init__(self, node: Node, weights: Any, target: Target) -> None:
+    def __init__(self, node: Node, weights: Any) -> None:
         x, kernel = node.inputs
         out = node.out
         g = _geometry(out.shape, kernel.shape, node.attrs)
@@ -220,7 +217,7 @@ class TransposedUnit(StandaloneUnit):
         rows, width = math.prod(x.shape[:-1]), math.prod(places) * inputs
         matrix = np.asarray(weights).reshape(width, filters).T
         parts = [matrix[i * each : (i + 1) * each] for i in range(groups)]
-        self.array = np.concatenate([direct.pack_weights(part, target) for part in parts])
+        self.array = np.concatenate([direct.pack_weights(part) for part in parts])
         self.packed = Value(self.array.shape, "float32")
         super().__init__(node.op.name, [x, self.packed], [out])
         self.columns = Value((rows, groups * width), "float32")

@@ -16,7 +16,6 @@ from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.lowering.recurrent import GATES, SIZE
 from kerasish.backends.static.lowering.standalone_units import Repeat, StandaloneUnit, Step
 from kerasish.backends.static.lowering.units import Locate
-from kerasish.backends.static.machine.assembly import Target
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.op import REGISTRY
 
@@ -29,20 +28,19 @@ class RecurrentUnit(StandaloneUnit):
     Args:
         node: the op; nothing reads the gates.
         weights: the recurrent kernel.
-        target: the processor.
 
     Attributes:
         packed: the value of the packed kernel.
         array: this.
     """
 
-    def __init__(self, node: Node, weights: Any, target: Target) -> None:
+    def __init__(self, node: Node, weights: Any) -> None:
         self.kind = node.op.name
         self.steps_count, self.n, self.units = node.outputs[0].shape
         self.width = GATES[self.kind] * self.units
         masked = len(node.inputs) == len(REGISTRY[self.kind].input_names)
         self.mask = node.inputs[-1] if masked else None
-        self.array = direct.pack_weights(weights, target)
+        self.array = direct.pack_weights(weights)
         self.packed = Value(self.array.shape, "float32")
         inputs = list(node.inputs)
         self.x, inputs[1] = inputs[0], self.packed

@@ -57,6 +57,10 @@ class Unit:
         flops: the number of operations, for reports.
         movable: whether it may run at another time, as long as it runs before its readers and after
             what it reads; False where Python or another process notices the order.
+        kept_value: a value whose content the unit keeps in a layout of its own from run to run;
+            None for most.
+        kept_bytes: the size of that memory; its key is ("kept", unit). The number at ("stale",
+            unit) is not 0 where the value has changed since.
     """
 
     native = True
@@ -65,6 +69,8 @@ class Unit:
     workspace_key: Any = None
     workspace_bytes = 0
     fills_workspace = False
+    kept_value: Value | None = None
+    kept_bytes = 0
 
     def __init__(self, name: str, reads: Sequence[Value], writes: Sequence[Value]) -> None:
         self.name = name

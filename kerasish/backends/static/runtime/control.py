@@ -10,6 +10,7 @@ import numpy as np
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.onednn.library import slow_halves
+from kerasish.backends.static.runtime.kept import InputBuffer
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.graph.control import ControlOp, graphs_of
 from kerasish.graph.ir import Graph
@@ -62,7 +63,8 @@ class Runner:
         with executable.lock:
             for own, old, new in zip(self._inputs, self._last, inputs):
                 if new is not old:
-                    np.copyto(own, new)
+                    np.copyto(own.array, new)
+                    own.writes += 1
             self._last = inputs
             executable.run()
             return [executable.output(v) for v in executable.compiled_plan.graph.outputs]
@@ -77,7 +79,7 @@ class Runner:
         compiled_plan = CompiledPlan(graph, graph.inputs, (), self._kernel_of)
         if report is not None:
             report(compiled_plan.units)
-        self._inputs = [aligned_array(v.shape, v.dtype) for v in graph.inputs]
+        self._inputs = [InputBuffer(aligned_array(v.shape, v.dtype)) for v in graph.inputs]
         self._executable = Executable(compiled_plan, dict(zip(graph.inputs, self._inputs)))
         return self._executable
 

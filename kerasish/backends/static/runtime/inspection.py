@@ -91,5 +91,6 @@ def memory_of(executable: Executable | Interpreted, variables: int) -> dict[str,
     }
     if isinstance(executable, Executable):
         compiled: CompiledPlan = executable.compiled_plan
-        report["constants"] = sum(place.nbytes for place in compiled.constants.values())
+        constants = sum(place.nbytes for place in compiled.constants.values())
+        report["constants"] = constants + executable.kept.nbytes
     return report

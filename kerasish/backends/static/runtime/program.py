@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,7 @@ from kerasish.backends.static.lowering.units import (
     view_of,
 )
 from kerasish.backends.static.machine import native
+from kerasish.backends.static.runtime.kept import KeptWeights
 from kerasish.backends.static.strict import memory as strict_memory
 from kerasish.backends.static.strict import records as strict_records
 from kerasish.graph.ir import Value
@@ -44,7 +45,8 @@ class Executable:
 
     Args:
         compiled_plan: the units, and the offsets of values in an arena.
-        buffers: graph input -> the buffer of that variable.
+        buffers: graph input -> the buffer of that variable: its array, and how often it was
+            written.
         answers: the arrays that the plan's conditions must be equal to.
     """
 
@@ -58,8 +60,10 @@ class Executable:
         self.lock = threading.Lock()
         self.compiled_plan = compiled_plan
         self.units, self.plan = compiled_plan.units, compiled_plan.plan
-        self._buffers = {v: place_of(a) for v, a in buffers.items()}
+        self._buffers = {v: place_of(b.array) for v, b in buffers.items()}
         self._keep = list(buffers.values())
+        self._changed = [buffers[old] for old, _ in compiled_plan.updates]
+        self.kept = KeptWeights(self.units, buffers)
         self._watch = strict_memory.watch_of(compiled_plan)
         if self._watch is None:
             self._owner, self._address = aligned(self.plan.nbytes)
@@ -84,7 +88,7 @@ class Executable:
         buffer = compiled_plan.buffer_of(key)
         if buffer is not None:
             return self._buffers[buffer]
-        constant = compiled_plan.constants.get(key)
+        constant = compiled_plan.constants.get(key) or self.kept.place(key)
         if constant is not None:
             return constant
         return Place(self._address + self._offsets[key], compiled_plan.sizes[key])
@@ -164,7 +168,8 @@ class Executable:
         """Run once; return the name, the unit if there is one, and the seconds of each record."""
         results: list[tuple[str, Unit | None, float]] = []
         python = iter(unit for unit in self.units if isinstance(unit, PythonUnit))
-        for part in self.parts:
+
+        def run(part: Any) -> None:
             if isinstance(part, Program):
                 for record, seconds in zip(part.records, part.run_timed()):
                     results.append((record.name or "record", self.unit_of(record), seconds))
@@ -173,6 +178,8 @@ class Executable:
                 part()
                 unit = next(python)
                 results.append((unit.name, unit, time.perf_counter() - start))
+
+        self._run_parts(run)
         return results
 
     def run(self) -> None:
@@ -181,15 +188,33 @@ class Executable:
         Raises:
             RecordError: an index is out of range, for example; `inspection.explained` says more.
         """
-        for part in self.parts:
-            if isinstance(part, Program):
-                part.run()
-            else:
-                try:
-                    part()
-                except BaseException:
-                    printing.release()
-                    raise
+        self._run_parts(_run_part)
+
+    def begin(self) -> None:
+        """Note which weights have been written since they were last reordered."""
+        self.kept.begin()
+
+    def _run_parts(self, run: Callable[[Any], None]) -> None:
+        self.begin()
+        try:
+            for part in self.parts:
+                run(part)
+        except BaseException:
+            for buffer in self._changed:  # some may have been written already
+                buffer.writes += 1
+            raise
+        self.kept.done()
+
+
+def _run_part(part: Any) -> None:
+    if isinstance(part, Program):
+        part.run()
+        return
+    try:
+        part()
+    except BaseException:
+        printing.release()
+        raise
 
 
 def _may_print(unit: Unit) -> bool:

@@ -1,0 +1,66 @@
+"""Weights that a program keeps in the layout of its products, from run to run.
+
+oneDNN multiplies by weights in a layout of its own: from a plain one it would copy them in every
+call. A unit reorders them once, and again when the variable has been written since.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerasish.backends.static.lowering.units import Place, Unit, aligned_array, place_of
+from kerasish.graph.ir import Value
+from kerasish.typing import Array
+
+
+class InputBuffer:
+    """Memory that a program reads, and how often it was written."""
+
+    __slots__ = ("array", "writes")
+
+    def __init__(self, array: Array) -> None:
+        self.array, self.writes = array, 0
+
+
+class KeptWeights:
+    """The memory of a program's kept weights.
+
+    Args:
+        units: of the program.
+        buffers: graph input -> the buffer of that variable, which counts its `writes`.
+
+    Attributes:
+        flags: for each unit 1 where its weights must be reordered in this run, else 0.
+    """
+
+    def __init__(self, units: Sequence[Unit], buffers: Mapping[Value, Any]) -> None:
+        self._units = [u for u in units if u.kept_value is not None]
+        self._buffers = [buffers.get(u.kept_value) for u in self._units]  # type: ignore[arg-type]
+        self._seen = [-1] * len(self._units)
+        self._now = list(self._seen)
+        self.flags = aligned_array((max(len(self._units), 1),), "float32")
+        self._memory = [aligned_array((u.kept_bytes,), "uint8") for u in self._units]
+        self._places: dict[Any, Place] = {}
+        for i, unit in enumerate(self._units):
+            self._places["kept", unit] = place_of(self._memory[i])
+            self._places["stale", unit] = place_of(self.flags[i : i + 1])
+
+    @property
+    def nbytes(self) -> int:
+        """The size of the memory."""
+        return sum(array.nbytes for array in self._memory)
+
+    def place(self, key: Any) -> Place | None:
+        """Return the place of a unit's weights or flag; None for other keys."""
+        return self._places.get(key)
+
+    def begin(self) -> None:
+        """Set the flags for a run."""
+        for i, buffer in enumerate(self._buffers):
+            self._now[i] = 0 if buffer is None else buffer.writes
+            self.flags[i] = self._now[i] != self._seen[i]
+
+    def done(self) -> None:
+        """Note that a run has reached its end: the weights of its begin are kept."""
+        self._seen[:] = self._now

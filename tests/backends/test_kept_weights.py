@@ -1,0 +1,143 @@
+"""Weights that products keep in their own layout: reordered when the variable has changed, only."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import layers, ops
+from kerasish.backends.static import onednn
+from kerasish.backends.static.engine import Static
+from kerasish.backends.static.machine import guard_pages, native
+from kerasish.ops.networks.quantized import integer_matmul
+
+
+def exact() -> bool:
+    """Return whether oneDNN multiplies int8 exactly here, in a layout of its own."""
+    if native.available() or guard_pages.mode():
+        return False
+    sizes = ((16, 256), (256, 256))
+    product = onednn.matmul(*sizes, dtype="int8", out_dtype="int32", b_layout="any")
+    plain = onednn.matmul(*sizes, dtype="int8", out_dtype="int32")
+    return "vnni" in product.implementation and product.arguments["b"] != plain.arguments["b"]
+
+
+pytestmark = pytest.mark.skipif(
+    not exact(), reason="no product of int8 with weights in a layout of its own on this processor"
+)
+
+
+ENGINE = Static()
+
+
+def numbers(*shape: int, seed: int = 0) -> Any:
+    return np.random.default_rng(seed).integers(-100, 100, shape).astype("int8")
+
+
+def product_of(weights: Any, extra: Any = None) -> Any:
+    """Return a compiled function of rows: their product with a variable."""
+
+    def step(x: Any) -> Any:
+        y = integer_matmul(x, weights)
+        return y if extra is None else extra(y)
+
+    return compiled_step(step)
+
+
+def compiled_step(step: Any) -> Any:
+    return ENGINE.compile(step)
+
+
+def kept_of(step: Any) -> Any:
+    """Return what the latest program of a compiled function keeps."""
+    (executable,) = step.executables()
+    return executable.kept
+
+
+def exact_product(x: Any, weights: Any) -> Any:
+    return x.astype("int32") @ np.asarray(weights).astype("int32")
+
+
+def test_weights_are_reordered_once_and_after_each_change() -> None:
+    weights = kerasish.Variable(numbers(256, 256), dtype="int8", trainable=False)
+    step, x = product_of(weights), numbers(16, 256, seed=1)
+    first = weights.numpy()
+    np.testing.assert_array_equal(step(x).numpy(), exact_product(x, first))
+    kept = kept_of(step)
+    assert kept.nbytes >= 256 * 256
+    np.testing.assert_array_equal(step(x).numpy(), exact_product(x, first))
+    assert not kept.flags.any()  # nothing was reordered
+    for seed in (2, 3):
+        weights.assign(numbers(256, 256, seed=seed))
+        expected = exact_product(x, weights.numpy())
+        np.testing.assert_array_equal(step(x).numpy(), expected)
+        assert kept.flags.any()
+        np.testing.assert_array_equal(step(x).numpy(), expected)
+        assert not kept.flags.any()
+
+
+def test_another_program_changes_the_weights() -> None:
+    weights = kerasish.Variable(numbers(256, 256), dtype="int8", trainable=False)
+    step, x = product_of(weights), numbers(16, 256, seed=1)
+    step(x)
+
+    def change(by: Any) -> None:
+        weights.assign(weights + by)
+
+    compiled_step(change)(np.array(3, "int8"))
+    changed = (numbers(256, 256) + 3).astype("int8")
+    np.testing.assert_array_equal(weights.numpy(), changed)
+    np.testing.assert_array_equal(step(x).numpy(), exact_product(x, changed))
+
+
+def test_a_program_that_changes_the_weights_keeps_none() -> None:
+    weights = kerasish.Variable(numbers(256, 256), dtype="int8", trainable=False)
+
+    def step(x: Any) -> Any:
+        y = integer_matmul(x, weights)
+        weights.assign(weights + np.int8(1))
+        return y
+
+    compiled, x = compiled_step(step), numbers(16, 256, seed=1)
+    for i in range(3):
+        expected = exact_product(x, numbers(256, 256) + np.int8(i))
+        np.testing.assert_array_equal(compiled(x).numpy(), expected)
+    assert kept_of(compiled).nbytes == 0
+
+
+def test_a_run_that_fails_is_not_believed() -> None:
+    weights = kerasish.Variable(numbers(256, 256), dtype="int8", trainable=False)
+    table = kerasish.Variable(np.zeros((4, 8), "float32"), trainable=False)
+
+    def step(x: Any, rows: Any) -> Any:
+        weighted = ops.take(table, rows, axis=0)  # fails before the product
+        return integer_matmul(x, weights) + ops.cast(ops.sum(weighted), "int32")
+
+    compiled, x = compiled_step(step), numbers(16, 256, seed=1)
+    good, bad = np.zeros(2, "int32"), np.full(2, 9, "int32")
+    compiled(x, good)
+    weights.assign(numbers(256, 256, seed=5))
+    with pytest.raises(IndexError):
+        compiled(x, bad)
+    expected = exact_product(x, weights.numpy())
+    np.testing.assert_array_equal(compiled(x, good).numpy(), expected)
+
+
+def test_two_models_of_one_plan_keep_their_own(tmp_path: Any) -> None:
+    def build() -> Any:
+        model = kerasish.Sequential([kerasish.Input((256,)), layers.Dense(256)])
+        model.quantize("int8")
+        return model
+
+    models = [build(), build()]
+    x = np.random.default_rng(0).normal(size=(16, 256)).astype("float32")
+    results = [model.predict(x, verbose=0) for model in models]
+    assert np.abs(results[0] - results[1]).max() > 0.1
+    for model, result in zip(models, results):
+        np.testing.assert_array_equal(model.predict(x, verbose=0), result)
+    models[0].save_weights(tmp_path / "a.weights.h5")
+    models[1].load_weights(tmp_path / "a.weights.h5")
+    np.testing.assert_array_equal(models[1].predict(x, verbose=0), results[0])

@@ -1,0 +1,146 @@
+"""Native libraries from Java, and on another processor under an emulator."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import layers
+
+# The interface of Java 22 and later, and the one that Java 17 has as an incubating module.
+JAVA = """
+import java.lang.foreign.*;
+import static java.lang.foreign.ValueLayout.*;
+
+public class Predict {
+    public static void main(String[] arguments) throws Throwable {
+        System.load(arguments[0]);
+        var predict = Linker.nativeLinker().downcallHandle(
+            SymbolLookup.loaderLookup().find("m_predict").get(),
+            FunctionDescriptor.of(JAVA_INT, ADDRESS, ADDRESS, JAVA_LONG, ADDRESS));
+        float[] facts = { FACTS };
+        try (Arena arena = Arena.ofConfined()) {
+            MemorySegment x = arena.allocateFrom(JAVA_FLOAT, facts);
+            MemorySegment y = arena.allocate(JAVA_FLOAT, 6);
+            int code = (int) predict.invokeExact(x, y, 2L, MemorySegment.NULL);
+            if (code != 0) System.exit(code);
+            for (float v : y.toArray(JAVA_FLOAT)) System.out.println(v);
+        }
+    }
+}
+"""
+JAVA_17 = """
+import java.lang.invoke.MethodType;
+import jdk.incubator.foreign.*;
+
+public class Predict {
+    public static void main(String[] arguments) throws Throwable {
+        System.load(arguments[0]);
+        var pointer = MemoryAddress.class;
+        var predict = CLinker.getInstance().downcallHandle(
+            SymbolLookup.loaderLookup().lookup("m_predict").get(),
+            MethodType.methodType(int.class, pointer, pointer, long.class, pointer),
+            FunctionDescriptor.of(CLinker.C_INT, CLinker.C_POINTER, CLinker.C_POINTER,
+                                  CLinker.C_LONG, CLinker.C_POINTER));
+        float[] facts = { FACTS };
+        try (ResourceScope scope = ResourceScope.newConfinedScope()) {
+            SegmentAllocator memory = SegmentAllocator.ofScope(scope);
+            MemorySegment x = memory.allocateArray(CLinker.C_FLOAT, facts);
+            MemorySegment y = memory.allocateArray(CLinker.C_FLOAT, 6);
+            int code = (int) predict.invokeExact(x.address(), y.address(), 2L, MemoryAddress.NULL);
+            if (code != 0) System.exit(code);
+            for (float v : y.toFloatArray()) System.out.println(v);
+        }
+    }
+}
+"""
+
+
+def java_command() -> tuple[list[str], str]:
+    """Return the command that runs a program, and the program; skip where there is none."""
+    if shutil.which("java") is None or shutil.which("javac") is None:
+        pytest.skip("there is no Java compiler (a JDK)")
+    done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
+    found = re.search(r'version "(\d+)', done.stderr)
+    version = int(found.group(1)) if found else 0
+    command = ["java", "--enable-native-access=ALL-UNNAMED"]
+    if version >= 22:
+        return command, JAVA
+    if version != 17:
+        pytest.skip(f"Java {version} has another interface to C than 17 and 22 or later")
+    return [*command, "--add-modules", "jdk.incubator.foreign"], JAVA_17
+
+
+def mlp() -> Any:
+    x = kerasish.Input((20,), name="facts")
+    return kerasish.Model(x, layers.Dense(3, activation="softmax")(layers.Dense(24, "relu")(x)))
+
+
+def test_from_java(tmp_path: Path) -> None:
+    command, program = java_command()
+    model = mlp()
+    model.export(tmp_path / "m", format="native", verbose=False)
+    library = next((p for p in tmp_path.glob("m.*") if p.suffix in (".so", ".dylib")), None)
+    if library is None:
+        pytest.skip("there is no C compiler on this machine")
+    x = np.random.default_rng(0).uniform(-1, 1, (2, 20)).astype("float32")
+    facts = ", ".join(f"{v!r}f" for v in x.reshape(-1).tolist())
+    (tmp_path / "Predict.java").write_text(program.replace("FACTS", facts))
+    command = [*command, "Predict.java", str(library)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    results = np.array([float(line) for line in done.stdout.split()])
+    np.testing.assert_allclose(results, model.predict(x, verbose=0).reshape(-1), rtol=0, atol=1e-6)
+
+
+def network() -> Any:
+    """Products, convolutions of all kinds, poolings, recurrent layers, functions of libm."""
+    x = kerasish.Input((6, 8, 3))
+    y = layers.Conv2D(18, 3, padding="same", activation="relu")(x)
+    y = layers.BatchNormalization()(layers.MaxPooling2D()(y))
+    y = layers.DepthwiseConv2D(2, activation="gelu")(y)
+    y = layers.Conv2DTranspose(4, 3, strides=2)(y)
+    y = layers.LSTM(7, return_sequences=True)(layers.Reshape((5, -1))(y))
+    y = layers.MultiHeadAttention(2, 4)(y, y)
+    return kerasish.Model(x, layers.Dense(3, activation="softmax")(layers.GRU(5)(y)))
+
+
+def test_on_aarch64_under_an_emulator(tmp_path: Path) -> None:
+    for program in ("aarch64-linux-gnu-gcc", "qemu-aarch64"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    model = network()
+    model.export(tmp_path / "m", format="native", verbose=False, target="aarch64")
+    head = (tmp_path / "m.so").read_bytes()[:20]
+    assert head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == 183  # AArch64
+    x = np.random.default_rng(0).uniform(-1, 1, (9, 6, 8, 3)).astype("float32")
+    x.tofile(tmp_path / "x")
+    (tmp_path / "p.c").write_text(f"""
+#include "m.h"
+#include <stdio.h>
+int main(void) {{
+    static float x[{x.size}], y[27];
+    if (fread(x, 4, {x.size}, stdin) != {x.size}) return 90;
+    int code = m_predict(x, y, 9, 0);
+    if (code) {{ fputs(m_message(code), stderr); return code; }}
+    for (int i = 0; i < 27; i++) printf("%.9g\\n", y[i]);
+    return 0;
+}}
+""")
+    build = ["aarch64-linux-gnu-gcc", "-static", "p.c", "-o", "p", "m.o", "-lm"]
+    subprocess.run(build, cwd=tmp_path, check=True)
+    with open(tmp_path / "x", "rb") as source:
+        done = subprocess.run(
+            ["qemu-aarch64", "./p"], cwd=tmp_path, stdin=source, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = np.array([float(line) for line in done.stdout.split()]).reshape(9, 3)
+    np.testing.assert_allclose(results, model.predict(x, verbose=0), rtol=0, atol=2e-6)
