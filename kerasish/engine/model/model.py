@@ -24,7 +24,7 @@ from kerasish.engine.layer.operation import (
 from kerasish.engine.model.functional_config import functional_config, functional_from_config
 from kerasish.engine.model.quantizing import QuantizedModelMixin
 from kerasish.engine.model.state_tree import read_state, write_state
-from kerasish.engine.model.summary import print_summary
+from kerasish.engine.model.summary import print_summary, summary_html
 from kerasish.engine.saving_hooks import saving
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.trainer import Trainer
@@ -290,6 +290,9 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
         raise UnknownNameError.of("layer", name, [layer.name for layer in layers])
 
     # --- looking at it --------------------------------------------------------------------------
+
+    def _repr_html_(self) -> str:
+        return summary_html(self)
 
     def summary(
         self,
