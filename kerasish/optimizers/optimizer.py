@@ -25,7 +25,7 @@ from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.reprs import given_arguments
 from kerasish.scopes import autocast, using_scope
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
-from kerasish.tracebacks import keyword_hint
+from kerasish.tracebacks import keyword_hint, short_tracebacks
 from kerasish.typing import AnyTensor, Structure
 
 if TYPE_CHECKING:
@@ -203,9 +203,10 @@ class Optimizer(OptimizerState):
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> AnyTensor:
         """Change variables by pairs (gradient, variable); return the counter."""
-        pairs = list(grads_and_vars)
-        self.apply([g for g, _ in pairs], [v for _, v in pairs])
-        return self._iterations
+        with short_tracebacks:
+            pairs = list(grads_and_vars)
+            self.apply([g for g, _ in pairs], [v for _, v in pairs])
+            return self._iterations
 
     def updates(
         self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Tensor | None = None
