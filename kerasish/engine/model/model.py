@@ -307,6 +307,8 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
     ) -> None:
         """Print a table of the layers, their output shapes and their numbers of weights.
 
+        It has colors in a terminal, unless the environment variable NO_COLOR is set.
+
         Args:
             line_length: columns of the table.
             print_fn: takes the text instead of `print`.
