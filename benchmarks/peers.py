@@ -87,6 +87,7 @@ def worker_environment(peer: Peer, threads: int | None, cache: str, gpu: bool) -
     variables = dict(os.environ)
     variables.update(peer.environment)
     variables.update(KERASISH_CACHE_DIR=cache, TF_CPP_MIN_LOG_LEVEL="3", PYTHONUNBUFFERED="1")
+    variables.setdefault("KERASISH_FULL_TRACEBACKS", "1")  # a failure is reported with all frames
     if threads is not None:
         variables.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     if gpu:

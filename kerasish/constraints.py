@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.reprs import arguments_repr
 from kerasish.typing import Array, Axis, Config, ConstraintLike, Structure, TensorLike
 from kerasish.watched import Watched
 
@@ -39,6 +40,8 @@ class Constraint(Watched):
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the constraint that `get_config` described."""
         return cls(**config)
+
+    __repr__ = arguments_repr
 
 
 def _norms(w: Tensor, axis: Axis) -> Tensor:

@@ -15,6 +15,7 @@ import numpy as np
 from kerasish import tree
 from kerasish.engine import Input, Model
 from kerasish.metrics.metric import Metric
+from kerasish.reprs import arguments_repr
 from kerasish.saving.latest import latest
 from kerasish.tensor import Tensor, convert, to_numpy
 from kerasish.typing import AnyTensor, OptimizerLike, PathLike, Structure
@@ -36,6 +37,8 @@ class ModeKeys:
     TRAIN = "train"
     EVAL = "eval"
     PREDICT = "infer"
+
+    __repr__ = arguments_repr
 
 
 @dataclass(frozen=True)
@@ -321,6 +324,8 @@ class Estimator:
                 steps[int(match[1])] = name
         for step in sorted(steps)[:-_MOST_FILES]:
             os.remove(os.path.join(self.model_dir, steps[step]))
+
+    __repr__ = arguments_repr
 
 
 def train_and_evaluate(

@@ -16,6 +16,7 @@ from kerasish import config, ops
 from kerasish.ops import random as drawn
 from kerasish.ops.op import function
 from kerasish.registry import add_builtins
+from kerasish.reprs import arguments_repr
 from kerasish.tensor import (
     Variable,
     convert,
@@ -90,6 +91,8 @@ class SeedGenerator:
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the generator that `get_config` described."""
         return cls(**config)
+
+    __repr__ = arguments_repr
 
 
 # The generator of steps that name none; made when the first of them asks for it.

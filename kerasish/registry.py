@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from kerasish.errors import UnknownNameError
+from kerasish.reprs import arguments_repr
 from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
@@ -143,6 +144,8 @@ class CustomObjectScope:
     def __exit__(self, *error: object) -> None:
         _local.scopes.remove(self.custom_objects)
 
+    __repr__ = arguments_repr
+
 
 custom_object_scope = CustomObjectScope
 
@@ -168,9 +171,7 @@ def _recall(name: str, value: type | Callable[..., Any]) -> None:
 
 
 def _plain(value: object) -> Structure:
-    if isinstance(value, np.generic):
-        return value.item()
-    return value
+    return value.item() if isinstance(value, np.generic) else value
 
 
 def serialize_keras_object(obj: Structure) -> Structure:
@@ -454,8 +455,7 @@ def find_class(
         result = get_registered_object(candidate) if candidate else None
         if result is not None:
             return result
-    public = module.replace("kerasish", "keras", 1)
-    known = BUILTINS.get(public, {})
+    known = BUILTINS.get(module.replace("kerasish", "keras", 1), {})
     if name in known:
         return known[name]
     if names is not None and name in names:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.reprs import arguments_repr
 from kerasish.typing import Config, RegularizerLike, Structure, TensorLike
 from kerasish.watched import Watched
 
@@ -41,6 +42,8 @@ class Regularizer(Watched):
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the regularizer that `get_config` described."""
         return cls(**config)
+
+    __repr__ = arguments_repr
 
 
 class L1L2(Regularizer):

@@ -8,6 +8,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from kerasish.overriding import override
+from kerasish.reprs import arguments_repr
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -137,6 +138,8 @@ class name_scope:  # noqa: N801 (Keras's name)
     def __exit__(self, *error: Any) -> None:
         if self._opened.pop():
             _names.stack.pop()
+
+    __repr__ = arguments_repr
 
 
 def current_path() -> str:

@@ -21,6 +21,7 @@ from typing import Any, TypeVar
 from kerasish.environment import switch
 
 _PACKAGE = __name__.partition(".")[0]
+_OPERATORS = f"{_PACKAGE}.operators"
 # Libraries that kerasish calls: their frames say nothing to users where kerasish called them.
 _LIBRARIES = frozenset(
     ("concurrent", "contextlib", "cupy", "functools", "h5py", "inspect", "json", "llvmlite",
@@ -70,15 +71,20 @@ def hide_frames(error: BaseException, keep_entry: bool = True) -> None:
     if not _Settings.filtering or head is None:
         return
     caller = head.tb_frame.f_back
+    operator = caller is not None and caller.f_globals.get("__name__") == _OPERATORS
+    if caller is not None and operator:
+        caller = caller.f_back  # `x + y` is an entry of its own, and its frame is enough
     if caller is not None and _top_module(caller) == _PACKAGE:
         return
     entries = _entries(head)
     if not entries:
         return
     first = 0 if keep_entry or len(entries) == 1 else 1
-    _link([*entries[: first + 1], *_kept(entries[first + 1 :], after_ours=True)])
-    if first:  # Python 3.10 shows the wrapper all the same: it raises the traceback that it caught
-        error.__traceback__ = entries[first]
+    kept = [*entries[first : first + 1], *_kept(entries[first + 1 :], after_ours=True)]
+    kept = kept[1:] if operator else kept
+    _link([head, *(t for t in kept if t is not head)])
+    # Python 3.10 shows the head all the same: it raises the traceback that it caught.
+    error.__traceback__ = kept[0] if kept else None
     _shorten_chain(error)
 
 

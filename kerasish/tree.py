@@ -10,6 +10,7 @@ from collections import OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kerasish.reprs import arguments_repr
 from kerasish.typing import Shape, Structure
 
 if TYPE_CHECKING:
@@ -231,6 +232,8 @@ class MAP_TO_NONE:  # noqa: N801 (Keras's name)
         >>> traverse(lambda node: MAP_TO_NONE if node == 1 else None, [1, 2])
         [None, 2]
     """
+
+    __repr__ = arguments_repr
 
 
 def lists_to_tuples(structure: Structure) -> Structure:

@@ -7,6 +7,7 @@ from typing import Any
 
 from kerasish import ops, tree
 from kerasish.autodiff.reverse import _leaf, differentiate, name_of
+from kerasish.reprs import arguments_repr
 from kerasish.tensor import (
     Key,
     Tensor,
@@ -148,3 +149,5 @@ class GradientTape:
                 t.tracked = False
             self._marked.clear()
         return tree.pack_sequence_as(sources, result)
+
+    __repr__ = arguments_repr

@@ -23,6 +23,7 @@ from kerasish.tensor import (
     recording,
     wrap,
 )
+from kerasish.tracebacks import short_tracebacks
 from kerasish.typing import Structure
 
 
@@ -81,33 +82,36 @@ def value_and_grad(
 
     @functools.wraps(function)
     def with_derivatives(*args: Any, **kwargs: Any) -> Any:
-        for i in chosen:
-            if not -len(args) <= i < len(args):
-                raise ValueError(f"argnums={argnums}: the function was called with {len(args)}.")
-        since = next(_serials)
-        with _inside_derivative():
-            call = functools.partial(function, **kwargs)
-            result, leaves, _ = _run_watched(call, args, tuple(i % len(args) for i in chosen))
-        value, aux = result if has_aux else (result, None)
-        value = convert(value)
-        if value.size != 1:
-            raise ShapeError(
-                f"value_and_grad: the function must return one number, got shape {value.shape}."
-            )
-        flat = tree.flatten(leaves)
-        names = [name_of(t) for t in flat]
-        # An argument that has a past of its own may be differentiated by later on.
-        outer = any(t.maker is not None for t in flat)
-        results = differentiate([value], None, names, outer, since)
-        output = (value, aux) if has_aux else value
-        if argnums is None:
-            return output, _of_variables(results, variables)
-        grads = [
-            g if g is not None else ops.zeros(t.shape, t.dtype)
-            for t, g in ((t, results.get(n)) for t, n in zip(flat, names))
-        ]
-        packed = tree.pack_sequence_as(leaves, grads)
-        return output, packed[0] if isinstance(argnums, int) else tuple(packed)
+        with short_tracebacks:
+            for i in chosen:
+                if not -len(args) <= i < len(args):
+                    raise ValueError(
+                        f"argnums={argnums}: the function was called with {len(args)}."
+                    )
+            since = next(_serials)
+            with _inside_derivative():
+                call = functools.partial(function, **kwargs)
+                result, leaves, _ = _run_watched(call, args, tuple(i % len(args) for i in chosen))
+            value, aux = result if has_aux else (result, None)
+            value = convert(value)
+            if value.size != 1:
+                raise ShapeError(
+                    f"value_and_grad: the function must return one number, got shape {value.shape}."
+                )
+            flat = tree.flatten(leaves)
+            names = [name_of(t) for t in flat]
+            # An argument that has a past of its own may be differentiated by later on.
+            outer = any(t.maker is not None for t in flat)
+            results = differentiate([value], None, names, outer, since)
+            output = (value, aux) if has_aux else value
+            if argnums is None:
+                return output, _of_variables(results, variables)
+            grads = [
+                g if g is not None else ops.zeros(t.shape, t.dtype)
+                for t, g in ((t, results.get(n)) for t, n in zip(flat, names))
+            ]
+            packed = tree.pack_sequence_as(leaves, grads)
+            return output, packed[0] if isinstance(argnums, int) else tuple(packed)
 
     return with_derivatives
 
@@ -141,7 +145,8 @@ def grad(
 
     @functools.wraps(function)
     def derivatives(*args: Any, **kwargs: Any) -> Any:
-        value, grads = both(*args, **kwargs)
+        with short_tracebacks:
+            value, grads = both(*args, **kwargs)
         return (grads, value[1]) if has_aux else grads
 
     return derivatives

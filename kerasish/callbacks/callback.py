@@ -7,6 +7,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.state_checks import Check, check_values
+from kerasish.reprs import arguments_repr
 from kerasish.tracebacks import ShortInitTracebacks
 
 if TYPE_CHECKING:
@@ -192,6 +193,8 @@ class Callback(ShortInitTracebacks):
     def __getstate__(self) -> dict[str, Any]:
         # scikit-learn clones estimators with their callbacks; this must not copy the model.
         return {name: value for name, value in vars(self).items() if name != "_model"}
+
+    __repr__ = arguments_repr
 
 
 def has_hook(callback: Callback, hook: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kerasish.callbacks.progress import in_notebook
 from kerasish.errors import UnknownNameError
 from kerasish.typing import PathLike
 
@@ -24,6 +25,7 @@ def plot_curves(
             raise UnknownNameError.of("log", name, history)
     try:
         from matplotlib import pyplot
+        from matplotlib.ticker import MaxNLocator
     except ImportError as error:
         raise ImportError("History.plot needs Matplotlib: pip install 'kerasish[plot]'") from error
     columns = min(len(chosen), 3)
@@ -38,6 +40,7 @@ def plot_curves(
                 dot = "o" if len(epochs) == 1 else None
                 place.plot(epochs, history[log], label=label, marker=dot)
         place.set(xlabel="epoch", ylabel=name)
+        place.xaxis.set_major_locator(MaxNLocator(integer=True, min_n_ticks=1))
         place.legend()
     for place in axes.ravel()[len(chosen) :]:
         place.set_axis_off()
@@ -45,4 +48,22 @@ def plot_curves(
         figure.savefig(path)
     if show or (show is None and path is None):
         pyplot.show()
+        if in_notebook():
+            _shown_once(figure)
     return figure
+
+
+def _shown_once(figure: Any) -> None:
+    """Let a notebook that shows a cell's result leave out a figure that this cell has shown."""
+    from IPython import get_ipython
+    from IPython.display import display
+
+    shell = get_ipython()
+    cell = shell.execution_count
+
+    def show_later() -> None:
+        if shell.execution_count != cell:
+            del figure._ipython_display_
+            display(figure)
+
+    figure._ipython_display_ = show_later

@@ -6,9 +6,13 @@ from typing import Any
 
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.curves import plot_curves
+from kerasish.callbacks.progress import number
 from kerasish.callbacks.state_checks import check_values, dict_of, is_count, list_of
 from kerasish.callbacks.values import plain
+from kerasish.tables import html_table
 from kerasish.typing import PathLike
+
+_MOST_ROWS = 20  # of the table in notebooks
 
 
 class History(Callback):
@@ -59,6 +63,26 @@ class History(Callback):
             ImportError: Matplotlib is not installed (extra `plot`).
         """
         return plot_curves(self.history, names, path, show)
+
+    def __repr__(self) -> str:
+        epochs = max(map(len, self.history.values()), default=0)
+        last = ", ".join(f"{name}={number(v[-1])}" for name, v in self.history.items() if v)
+        return f"<History of {epochs} epochs{': ' if last else ''}{last}>"
+
+    def _repr_html_(self) -> str:
+        epochs = max(map(len, self.history.values()), default=0)
+        whole = {name: v for name, v in self.history.items() if len(v) == epochs}
+        first = max(0, epochs - _MOST_ROWS)
+        rows = [
+            [str(epoch + 1), *(number(v[epoch]) for v in whole.values())]
+            for epoch in range(first, epochs)
+        ]
+        notes = [f"The last {_MOST_ROWS} of {epochs} epochs; plot() draws all."] if first else []
+        for name, v in self.history.items():
+            if name not in whole and v:
+                notes.append(f"{name}: {number(v[-1])}, the last of {len(v)}")
+        titles = ["epoch", *whole]
+        return html_table(f"History of {epochs} epochs", titles, rows, notes, numeric=titles)
 
     def get_state(self) -> dict[str, Any]:
         return {

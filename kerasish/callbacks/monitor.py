@@ -12,6 +12,7 @@ from typing import Any
 from kerasish import tree
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.values import plain
+from kerasish.errors import levels_to_user
 
 # For names that no metric of the model claims (a train_step's own logs): the ends of names.
 HIGHER = (
@@ -66,7 +67,7 @@ class Monitor(Callback):
             warnings.warn(
                 f"{type(self).__name__}: mode must be 'auto', 'min' or 'max', got {mode!r}; "
                 f"going on with 'auto'",
-                stacklevel=3,
+                stacklevel=levels_to_user(),
             )
             mode = "auto"
         self.monitor = monitor

@@ -13,7 +13,9 @@ import numpy as np
 
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.values import plain
+from kerasish.reprs import arguments_repr
 
+_LEAST_WIDTH = 4  # columns: a narrower bar says nothing
 LINE_BYTES = 199  # fewer than 200 bytes including the end of the line
 
 
@@ -55,7 +57,19 @@ class Bar:
             return
         self._drawn = now
         self._live.set_postfix_str(text(), refresh=False)
+        if self.target and not in_notebook():
+            self._fit(self._live)
         self._live.update(current - self._live.n)
+
+    def _fit(self, live: Any) -> None:
+        """Let the bar itself, not the values, give way where a terminal has too few columns."""
+        shown = {**live.format_dict, "n": self.current}
+        if shown["ncols"]:
+            plain = {**shown, "ncols": None, "bar_format": bar_format(True, "")}
+            room = shown["ncols"] - len(live.format_meter(**plain)) - 2  # 2: "|" at both ends
+            width = min(self.width, room)
+            drawn = f"{{bar:{width}}}" if width >= _LEAST_WIDTH else ""
+            live.bar_format = bar_format(True, drawn)
 
     def finish(self, text: str) -> None:
         """Replace the bar by the final line."""
@@ -104,8 +118,6 @@ def open_live(bar: Bar) -> Any:
         from tqdm import tqdm
 
         drawn, width = f"{{bar:{bar.width}}}", columns()
-    counted = f"{{percentage:3.0f}}%|{drawn}| {{n_fmt}}/{{total_fmt}}" if bar.target else "{n_fmt}"
-    times = "{elapsed}<{remaining}" if bar.target else "{elapsed}"
     return tqdm(
         desc=f"{bar.label} " if bar.label else "",
         total=bar.target,
@@ -114,9 +126,27 @@ def open_live(bar: Bar) -> Any:
         leave=False,
         mininterval=0,
         miniters=1,
-        bar_format=f"{{desc}}{counted} [{times}{{postfix}}]",
+        bar_format=bar_format(bool(bar.target), drawn),
         **width,
     )
+
+
+def bar_format(has_target: bool, drawn: str) -> str:
+    """Return tqdm's format of a line: label, bar, steps, times, values.
+
+    Args:
+        has_target: whether the number of steps is known; if not, there is no bar.
+        drawn: tqdm's format of the bar; "" leaves it out.
+
+    Example:
+        >>> bar_format(True, "{bar:9}")
+        '{desc}{percentage:3.0f}%|{bar:9}| {n_fmt}/{total_fmt} [{elapsed}<{remaining}{postfix}]'
+    """
+    if not has_target:
+        return "{desc}{n_fmt} [{elapsed}{postfix}]"
+    bar = f"|{drawn}|" if drawn else ""
+    times = "[{elapsed}<{remaining}{postfix}]"
+    return f"{{desc}}{{percentage:3.0f}}%{bar} {{n_fmt}}/{{total_fmt}} {times}"
 
 
 def columns() -> dict[str, Any]:
@@ -368,3 +398,5 @@ class Progbar:
     def _text(self) -> str:
         means = {name: total / weight for name, (total, weight) in self._sums.items()}
         return " - ".join(f"{name}: {number(mean)}" for name, mean in means.items())
+
+    __repr__ = arguments_repr

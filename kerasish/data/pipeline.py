@@ -21,6 +21,7 @@ from kerasish.data.node import (
 )
 from kerasish.engine.data import DataSource
 from kerasish.overriding import Closing
+from kerasish.reprs import arguments_repr
 from kerasish.typing import Structure
 
 if TYPE_CHECKING:
@@ -132,6 +133,8 @@ class DatasetIterator(Closing, Iterator[Any]):
             "An iterator of a Dataset cannot be pickled or copied: it may have threads. Keep "
             "iterator.state(), and restore() it into an iterator of the same Dataset."
         )
+
+    __repr__ = arguments_repr
 
 
 def drawn_seeds(node: DataNode) -> list[Seed]:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.distribution.setup import list_devices
+from kerasish.reprs import arguments_repr
 from kerasish.typing import Array
 
 
@@ -209,3 +210,5 @@ class LayoutMap(MutableMapping[str, Any]):
     def device_mesh(self) -> DeviceMesh:
         """The mesh."""
         return self._device_mesh
+
+    __repr__ = arguments_repr

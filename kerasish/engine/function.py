@@ -25,6 +25,7 @@ from kerasish.tensor import (
     using_scope,
     wrap,
 )
+from kerasish.tracebacks import hide_frames
 from kerasish.typing import AnyTensor, Structure, TensorLike
 from kerasish.watched import note_use
 
@@ -72,16 +73,20 @@ def function(
 
     @functools.wraps(f)
     def compiled(*args: Any, **kwargs: Any) -> Structure:
-        if any(isinstance(x, KerasTensor) for x in tree.flatten((args, kwargs))):
-            return f(*args, **kwargs)
-        chosen = choose(backend)
-        step = steps.get(id(chosen))
-        if step is None:
-            name = getattr(f, "__name__", "function")
-            step = steps[id(chosen)] = chosen.compile(whole, name=name, optimize=optimize)
-        if recording.on and current_scope() is None:
-            return reverse.recorded(step, args, kwargs)
-        return step(args, kwargs)
+        try:
+            if any(isinstance(x, KerasTensor) for x in tree.flatten((args, kwargs))):
+                return f(*args, **kwargs)
+            chosen = choose(backend)
+            step = steps.get(id(chosen))
+            if step is None:
+                name = getattr(f, "__name__", "function")
+                step = steps[id(chosen)] = chosen.compile(whole, name=name, optimize=optimize)
+            if recording.on and current_scope() is None:
+                return reverse.recorded(step, args, kwargs)
+            return step(args, kwargs)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     return compiled
 

@@ -11,6 +11,7 @@ from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.signatures import any_arguments
 from kerasish.tensor import Tensor
+from kerasish.tracebacks import hide_frames
 from kerasish.tree import is_namedtuple
 from kerasish.typing import DTypeLike, Structure, TensorLike
 from kerasish.watched import Watched, note_use
@@ -71,14 +72,18 @@ class Loss(Watched):
         Raises:
             ShapeError: the shapes do not fit.
         """
-        note_use(self)
-        mask = getattr(y_pred, "_keras_mask", None)
-        values = self.call(self._target(y_true), _as_dtype(y_pred, self._dtype))
-        own = getattr(values, "_keras_mask", None)
-        if own is not None:
-            mask = own if mask is None else ops.logical_and(mask, own)
-        values = ops.convert_to_tensor(values, self._dtype)
-        return reduce_losses(values, sample_weight, mask, self.reduction)
+        try:
+            note_use(self)
+            mask = getattr(y_pred, "_keras_mask", None)
+            values = self.call(self._target(y_true), _as_dtype(y_pred, self._dtype))
+            own = getattr(values, "_keras_mask", None)
+            if own is not None:
+                mask = own if mask is None else ops.logical_and(mask, own)
+            values = ops.convert_to_tensor(values, self._dtype)
+            return reduce_losses(values, sample_weight, mask, self.reduction)
+        except Exception as error:
+            hide_frames(error)
+            raise
 
     def _target(self, y_true: TensorLike) -> dict[str, Any] | Tensor:
         return _as_dtype(y_true, self._dtype)

@@ -11,6 +11,7 @@ from kerasish import ops, registry
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.tensor import Variable, name_scope
+from kerasish.tracebacks import short_tracebacks
 from kerasish.typing import Array, DTypeLike, InitializerLike, ShapeLike, Structure
 from kerasish.watched import Watched
 
@@ -135,8 +136,9 @@ class Metric(Watched):
                 part.assign(ops.zeros(part.shape, part.dtype))
 
     def __call__(self, *args: Any, **kwargs: Any) -> Tensor:
-        self.update_state(*args, **kwargs)
-        return self.result()
+        with short_tracebacks:
+            self.update_state(*args, **kwargs)
+            return self.result()
 
     def stateless_update_state(
         self, metric_variables: Sequence[Tensor], *args: Any, **kwargs: Any

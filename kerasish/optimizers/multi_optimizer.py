@@ -10,6 +10,7 @@ from kerasish import ops
 from kerasish.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
+from kerasish.reprs import arguments_repr
 from kerasish.tensor import Variable, autocast, no_gradient
 from kerasish.tracebacks import hides_frames
 
@@ -81,6 +82,8 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
     def from_config(cls, config: Mapping[str, Any]) -> OptimizerMap:
         """Return the map that `get_config` described."""
         return cls(**deserialize_keras_object(dict(config)))
+
+    __repr__ = arguments_repr
 
 
 class MultiOptimizer(Optimizer):

@@ -6,10 +6,12 @@ is one pure function, which an engine may run at once or compile.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, tree
+from kerasish.errors import TraceError
 from kerasish.ops.op import current_engine
 from kerasish.optimizers.accumulating import gather, is_due, overwrite
 from kerasish.optimizers.averages import put_averages, swap_averages, update_averages
@@ -21,9 +23,10 @@ from kerasish.optimizers.options import DEFAULTS, LearningRate, Options, check_o
 from kerasish.optimizers.state import OptimizerState
 from kerasish.optimizers.weight_decay import Exclusions, decayed
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
+from kerasish.reprs import given_arguments
 from kerasish.scopes import autocast, using_scope
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
-from kerasish.tracebacks import keyword_hint
+from kerasish.tracebacks import keyword_hint, short_tracebacks
 from kerasish.typing import AnyTensor, Structure
 
 if TYPE_CHECKING:
@@ -106,6 +109,13 @@ class Optimizer(OptimizerState):
         self._warned = False
         super().__init__(learning_rate, name, gradient_accumulation_steps)
         check_options(type(self).__name__, self._options())
+
+    def __repr__(self) -> str:
+        given = given_arguments(self)
+        if isinstance(self._learning_rate, Variable) and "learning_rate" in given:
+            with contextlib.suppress(TraceError):  # inside a trace it has no number
+                given["learning_rate"] = f"{float(self._learning_rate.numpy()):.7g}"
+        return f"{type(self).__name__}({', '.join(f'{k}={v}' for k, v in given.items())})"
 
     def _options(self) -> Options:
         return {name: getattr(self, name) for name in DEFAULTS}  # type: ignore[return-value]
@@ -194,9 +204,10 @@ class Optimizer(OptimizerState):
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> AnyTensor:
         """Change variables by pairs (gradient, variable); return the counter."""
-        pairs = list(grads_and_vars)
-        self.apply([g for g, _ in pairs], [v for _, v in pairs])
-        return self._iterations
+        with short_tracebacks:
+            pairs = list(grads_and_vars)
+            self.apply([g for g, _ in pairs], [v for _, v in pairs])
+            return self._iterations
 
     def updates(
         self, gradients: Sequence[Any], variables: Sequence[Variable], loss: Tensor | None = None

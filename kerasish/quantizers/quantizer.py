@@ -10,6 +10,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.ops.basic.conversion import as_tensor
+from kerasish.reprs import arguments_repr
 from kerasish.tensor import to_numpy
 from kerasish.typing import Array, Config, TensorLike
 
@@ -49,6 +50,8 @@ class Quantizer:
     def from_config(cls, config: Config) -> Self:
         """Return the quantizer that `get_config` describes."""
         return cls(**config)
+
+    __repr__ = arguments_repr
 
 
 def abs_max_quantize(

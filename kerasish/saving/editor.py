@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish.errors import UnknownNameError
+from kerasish.reprs import arguments_repr
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.source import Groups
 from kerasish.saving.formats.archive import WEIGHTS, Archive
@@ -197,6 +198,8 @@ class KerasFileEditor:
     def resave_weights(self, filepath: PathLike) -> None:
         """Write the weights to a `.weights.h5` file; the same as `save`."""
         self.save(filepath)
+
+    __repr__ = arguments_repr
 
 
 def _order(key: str) -> tuple[int, str]:

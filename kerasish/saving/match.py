@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish.engine.layer.interface import LayerLike, Saved
 from kerasish.engine.layer.layer import Layer
+from kerasish.errors import levels_to_user
 from kerasish.optimizers.division import DividedSlot
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.saving.files.source import Entry, Groups, PartArrays, as_dtype
@@ -57,9 +58,9 @@ class LoadPlan:
             text = f"{self.where}: the weights do not fit the model.\n{table(self.misfits)}"
             if not skip_mismatch:
                 raise ValueError(f"{text}\nNothing was loaded. skip_mismatch=True loads what fits.")
-            warnings.warn(f"{text}\nThese were skipped.", stacklevel=5)
+            warnings.warn(f"{text}\nThese were skipped.", stacklevel=levels_to_user())
         for note in self.notes:
-            warnings.warn(note, stacklevel=5)
+            warnings.warn(note, stacklevel=levels_to_user())
         arrays = [self._read(entry, variable.dtype) for variable, entry in self.pairs]
         custom = [_own(v) for owner, _ in self.custom for v in variables_of(owner)]
         before = [(v, v.numpy().copy()) for v in custom]
@@ -90,7 +91,7 @@ class LoadPlan:
             text = f"{self.where}: {_named(owner)} could not load its variables: {error!r}"
             if not skip_mismatch:
                 raise ValueError(text) from error
-            warnings.warn(f"{text}; skipped", stacklevel=6)
+            warnings.warn(f"{text}; skipped", stacklevel=levels_to_user())
 
 
 def _own(variable: Any) -> Any:

@@ -13,6 +13,7 @@ from kerasish import tree
 from kerasish.diagrams import BOXES, Arrow, Box, Cluster, Part, cluster_dot, quoted, to_dot, to_svg
 from kerasish.engine import Functional, KerasTensor, Layer, Model, Sequential
 from kerasish.engine.layer.interface import LayerLike
+from kerasish.reprs import arguments_repr
 from kerasish.typing import PathLike
 
 
@@ -37,7 +38,7 @@ class Dot:
     def write(self, path: PathLike, format: str | None = None) -> None:
         """Write the text (.dot, .gv), or the picture that Graphviz's program `dot` makes of it.
 
-        Without Graphviz an .svg file is laid out by kerasish.
+        An .svg file is laid out by kerasish.
 
         Raises:
             ImportError: another picture is wanted and Graphviz is not installed.
@@ -50,21 +51,24 @@ class Dot:
         """Return what `write` would write, as bytes.
 
         Args:
-            prog: the Graphviz program that lays it out.
+            prog: the Graphviz program that lays it out; None: "dot". "svg" needs none.
         """
         if format in _TEXT:
             return self.to_string().encode()
-        program = shutil.which(prog or "dot")
-        if program is None and format == "svg":
+        if format == "svg":
             return to_svg([("", self.parts)], (self.settings or {}).get("rankdir") == "LR").encode()
+        program = shutil.which(prog or "dot")
         if program is None:
             raise ImportError(
                 f"A .{format} file needs Graphviz's program `{prog or 'dot'}` (Debian, Ubuntu: apt "
-                "install graphviz); .svg and .dot files need nothing."
+                'install graphviz). Nothing is needed for to_file="model.svg" or "model.dot", and '
+                "for to_file=None, which draws in notebooks alone."
             )
         command = [program, f"-T{format}"]
         done = subprocess.run(command, input=self.to_string().encode(), check=True, stdout=-1)
         return done.stdout
+
+    __repr__ = arguments_repr
 
     def _repr_svg_(self) -> str:
         return self.create().decode()
@@ -176,7 +180,7 @@ def _dot(
 
 def plot_model(
     model: Model,
-    to_file: PathLike = "model.png",
+    to_file: PathLike | None = "model.png",
     show_shapes: bool = False,
     show_dtype: bool = False,
     show_layer_names: bool = False,
@@ -187,12 +191,13 @@ def plot_model(
     show_trainable: bool = False,
     splines: str = "ortho",
     **kwargs: Any,
-) -> None:
-    """Draw a model into a file; see `model_to_dot`.
+) -> Dot:
+    """Draw a model into a file, and return the drawing, which notebooks show; see `model_to_dot`.
 
     Args:
         model: a built model.
-        to_file: the file; .svg, .dot and .gv need nothing else, all other endings Graphviz's `dot`.
+        to_file: the file; .svg, .dot and .gv need nothing else, all other endings Graphviz's
+            `dot`. None: no file.
         show_shapes, show_dtype, show_layer_names, rankdir, expand_nested, dpi: as there.
         show_layer_activations, show_trainable, splines, kwargs: as there.
 
@@ -203,15 +208,21 @@ def plot_model(
         ...     drawn = plot_model(model, os.path.join(folder, "model.svg"), show_shapes=True)
         ...     print(os.listdir(folder))
         ['model.svg']
+
+    Returns:
+        The drawing, with `_repr_svg_`.
+
+    Raises:
+        ValueError: the model is not built yet.
+        ImportError: the file needs Graphviz, which is not installed.
     """
     drawn = _dot(
         model, show_shapes, show_dtype, show_layer_names, rankdir, expand_nested, dpi, False,
         show_layer_activations, show_trainable, splines, **kwargs,
     )  # fmt: skip
-    graph = (
-        drawn if _ending(to_file) in _TEXT or shutil.which("dot") is None else _with_pydot(drawn)
-    )
-    graph.write(os.fspath(to_file), format=_ending(to_file))
+    if to_file is not None:
+        drawn.write(os.fspath(to_file), format=_ending(to_file))
+    return drawn
 
 
 def _chosen(model: Model, layer_range: Sequence[str] | None) -> set[int]:

@@ -13,6 +13,7 @@ from sklearn.utils.validation import column_or_1d
 
 from kerasish import losses
 from kerasish.errors import UnknownNameError
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import ActivationLike, Array, Structure, TensorLike
 from kerasish.wrappers.arrays import float_of, output_width
 from kerasish.wrappers.estimator import KerasEstimator
@@ -106,6 +107,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
 
     # --- fitting --------------------------------------------------------------------------------
 
+    @hides_frames
     def fit(
         self,
         X: TensorLike,
@@ -117,6 +119,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         epochs = fit_arguments.pop("epochs", self._epochs())
         return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
 
+    @hides_frames
     def partial_fit(
         self,
         X: TensorLike,
@@ -221,6 +224,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
 
     # --- predicting -----------------------------------------------------------------------------
 
+    @hides_frames
     def predict(self, X: TensorLike, **predict_arguments: Any) -> Array:
         """Return the most likely label of each row (each output of a row)."""
         raw = self._raw(X, **predict_arguments)
@@ -231,6 +235,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
             return np.stack(results, axis=1)
         return _chosen(self._scores(raw), self.classes_)
 
+    @hides_frames
     def predict_proba(self, X: TensorLike, **predict_arguments: Any) -> Structure:
         """Return the probability of each class (label), columns in the order of `classes_`."""
         raw = self._raw(X, **predict_arguments)

@@ -11,6 +11,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from kerasish.engine import Model, clone_model
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Structure, TensorLike
 from kerasish.wrappers.arrays import takes_sparse
 from kerasish.wrappers.building import free_steps
@@ -58,6 +59,7 @@ class SKLearnDialect(BaseEstimator):
             )
         return self.model(X=X, y=y, **(self.model_kwargs or {}))
 
+    @hides_frames
     def fit(self, X: TensorLike, y: Structure = None, **kwargs: Any) -> Self:
         """Train on X and y; further arguments are passed to `Model.fit`."""
         X, y = self._check_data(X, y)
@@ -99,6 +101,7 @@ class SKLearnDialect(BaseEstimator):
         )  # fmt: skip
         return np.asarray(self.model_.predict(_narrow(self.model_, X), batch_size=1024, verbose=0))
 
+    @hides_frames
     def predict(self, X: TensorLike) -> Array:
         """Return the model's results for X in the form of y."""
         return self._reverse_process_target(self._raw(X))
@@ -174,6 +177,7 @@ class SKLearnClassifier(ClassifierMixin, SKLearnDialect):
         chosen = np.minimum(y.argmax(axis=1), len(self.classes_) - 1)
         return self.classes_[chosen]
 
+    @hides_frames
     def predict_proba(self, X: TensorLike) -> Array:
         """Return the model's output: one column per class."""
         return self._raw(X)[:, : len(self.classes_)]
@@ -247,6 +251,7 @@ class SKLearnTransformer(TransformerMixin, SKLearnDialect):
             return validate_data(self, X, **given), None
         return validate_data(self, X, y, multi_output=True, **given)
 
+    @hides_frames
     def transform(self, X: TensorLike) -> Array:
         """Return the model's results for X."""
         return self._raw(X)

@@ -8,6 +8,7 @@ import numpy as np
 from sklearn.base import RegressorMixin
 
 from kerasish import losses
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Structure, TensorLike
 from kerasish.wrappers.arrays import float_of, output_width
 from kerasish.wrappers.estimator import KerasEstimator
@@ -54,6 +55,7 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
 
     _y_numeric = True
 
+    @hides_frames
     def fit(
         self,
         X: TensorLike,
@@ -65,6 +67,7 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
         epochs = fit_arguments.pop("epochs", self._epochs())
         return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
 
+    @hides_frames
     def partial_fit(
         self, X: TensorLike, y: Structure, sample_weight: Structure = None, **fit_arguments: Any
     ) -> KerasRegressor:
@@ -72,6 +75,7 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
         epochs = fit_arguments.pop("epochs", 1)
         return self._fit(X, y, sample_weight, epochs, True, **fit_arguments)
 
+    @hides_frames
     def predict(self, X: TensorLike, **predict_arguments: Any) -> Array:
         """Return the number(s) of each row, float64, in the shape of the y of `fit`."""
         raw = self._raw(X, **predict_arguments)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+import types
+
 import numpy as np
 import pytest
 from matplotlib import pyplot
@@ -40,3 +43,34 @@ def test_some_logs_can_be_chosen(history, tmp_path):
         history.plot("los")
     with pytest.raises(ValueError, match="no epoch"):
         History().plot()
+
+
+@pytest.mark.parametrize("epochs", [1, 2, 3, 7, 40])
+def test_ticks_are_whole_epochs(epochs, tmp_path):
+    history = History()
+    for epoch in range(epochs):
+        history.on_epoch_end(epoch, {"loss": 1 / (epoch + 1)})
+    figure = history.plot(path=tmp_path / "curves.png")
+    (axes,) = figure.axes
+    ticks = [tick for tick in axes.get_xticks() if 1 <= tick <= epochs]
+    assert ticks and all(tick == int(tick) for tick in ticks), ticks
+    pyplot.close(figure)
+
+
+def test_a_notebook_draws_a_figure_once_per_cell(history, monkeypatch):
+    displayed = []
+    shell = type("ZMQInteractiveShell", (), {"execution_count": 3})()
+    package = types.ModuleType("IPython")
+    package.get_ipython = lambda: shell
+    package.display = types.ModuleType("IPython.display")
+    package.display.display = displayed.append
+    monkeypatch.setitem(sys.modules, "IPython", package)
+    monkeypatch.setitem(sys.modules, "IPython.display", package.display)
+    monkeypatch.setattr(pyplot, "show", lambda: displayed.append("shown"))
+    figure = history.plot()
+    figure._ipython_display_()  # what the notebook does with the result of the cell
+    assert displayed == ["shown"]
+    shell.execution_count = 4
+    figure._ipython_display_()  # the figure is the result of a later cell
+    assert displayed == ["shown", figure] and not hasattr(figure, "_ipython_display_")
+    pyplot.close(figure)

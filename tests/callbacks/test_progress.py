@@ -286,6 +286,18 @@ def test_terminal(tmp_path):
     assert all(len(re.sub(r"\x1b\[\w+", "", d)) <= 100 for d in drawn)
 
 
+@pytest.mark.parametrize(("columns", "bars"), [(60, True), (50, False)])
+def test_a_narrow_terminal_shortens_the_bar_before_the_values(tmp_path, columns, bars):
+    text, code = in_terminal("works", tmp_path, columns=columns)
+    assert code == 0, text
+    drawn = [re.sub(r"\x1b\[\w+", "", part) for part in text.split("\r") if "/5 [" in part]
+    valued = [part for part in drawn if "loss:" in part]
+    assert valued and all(part.rstrip().endswith("loss: 0.5000]") for part in valued), drawn
+    assert all(len(part.rstrip()) <= columns for part in drawn)
+    widths = [len(re.search(r"%(\|.*\|)? ", part).group(1) or "") for part in valued]
+    assert all(4 < w < 22 for w in widths) if bars else not any(widths), widths
+
+
 def test_terminal_that_does_not_know_its_width(tmp_path):
     text, code = in_terminal("works", tmp_path, columns=0)
     assert code == 0, text

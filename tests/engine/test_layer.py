@@ -265,3 +265,14 @@ def test_methods_may_name_their_first_argument_as_they_like():
     assert layer.get_build_config() == {"input_shape": (2, 3)}
     model = kerasish.Sequential([layers.Input((3,)), Scale()])
     assert model.output_shape == (None, 3)
+
+
+@pytest.mark.parametrize(
+    "make", [lambda: layers.Dense(3), lambda: kerasish.Sequential([layers.Dense(2)])]
+)
+def test_parameters_of_what_is_not_built_are_not_counted(make):
+    thing = make()
+    with pytest.raises(ValueError, match="not built"):
+        thing.count_params()
+    thing(np.ones((2, 4), "float32"))
+    assert thing.count_params() == sum(int(np.prod(w.shape)) for w in thing.weights) > 0

@@ -197,7 +197,7 @@ class Eager(Backend):
         try:
             op.shape(*(Spec(t.shape, t.dtype) for t in tensors), **attrs)
         except ValueError as clearer:
-            raise clearer from error
+            raise clearer from None  # NumPy's error says less
 
     def threads(self) -> int | None:
         """Return how many threads NumPy's products are split among; None on a GPU."""

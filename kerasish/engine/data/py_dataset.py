@@ -13,6 +13,7 @@ from typing import Any
 from kerasish.engine.data.batch import Batch, to_batch
 from kerasish.engine.data.data import Data, random_order
 from kerasish.engine.data.streams import add_place
+from kerasish.reprs import arguments_repr
 
 
 class PyDataset:
@@ -74,6 +75,8 @@ class PyDataset:
 
     def on_epoch_end(self) -> None:
         """Called after the last batch of each epoch was used."""
+
+    __repr__ = arguments_repr
 
 
 class PyDatasetData(Data):

@@ -13,7 +13,7 @@ from kerasish.engine.functional.arrange import _agree, _fits
 from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
-from kerasish.errors import DTypeError, ShapeError
+from kerasish.errors import DTypeError, ShapeError, levels_to_user
 from kerasish.naming import unique_name
 from kerasish.ops import dtypes
 from kerasish.tracebacks import keyword_hint
@@ -63,7 +63,9 @@ class InputLayer(Layer):
             )
         batch_shape = kwargs.pop("batch_input_shape", batch_shape)
         if "input_shape" in kwargs:
-            warnings.warn("InputLayer: `input_shape` is the old name of `shape`.", stacklevel=2)
+            warnings.warn(
+                "InputLayer: `input_shape` is the old name of `shape`.", stacklevel=levels_to_user()
+            )
             shape = kwargs.pop("input_shape")
         if kwargs:
             hint = keyword_hint(type(self).__init__, kwargs)

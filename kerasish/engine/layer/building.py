@@ -45,7 +45,7 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
             with name_scope(self.name):
                 result = build(self, *args, **kwargs)
         except Exception as error:
-            hide_frames(error)
+            hide_frames(error, keep_entry=False)
             raise
         finally:
             self._building = False

@@ -460,6 +460,8 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
             ) from error
 
     def __repr__(self) -> str:
+        if "inbound_nodes" not in self.__dict__:
+            return f"<{type(self).__name__} without super().__init__()>"
         return f"<{type(self).__name__} name={self.name}, built={self.built}>"
 
     def __getstate__(self) -> dict[str, Any]:

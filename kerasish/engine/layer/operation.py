@@ -268,6 +268,9 @@ class Operation(Watched):
         self.name = name_for(self, name)
         self.inbound_nodes: list[Node] = []
 
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} name={self.name}>"
+
     def quantized_call(self, *args: Any, **kwargs: Any) -> Structure:
         """Compute the result with quantized weights; classes that have such weights override this.
 

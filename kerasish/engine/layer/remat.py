@@ -13,6 +13,7 @@ from kerasish import scopes, tree
 from kerasish.engine.layer.call_context import NOWHERE, context
 from kerasish.errors import UnknownNameError
 from kerasish.recomputing import recompute
+from kerasish.reprs import arguments_repr
 
 if TYPE_CHECKING:
     from kerasish.engine.layer.layer import Layer
@@ -73,6 +74,8 @@ class RematScope:
 
     def __exit__(self, *error: object) -> None:
         _scopes.stack.pop()
+
+    __repr__ = arguments_repr
 
 
 def current_remat() -> RematMode | None:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from kerasish.errors import ShapeError
+from kerasish.reprs import arguments_repr
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, using_scope
 from kerasish.typing import Structure, TensorLike
 
@@ -78,6 +79,8 @@ class StatelessScope(VariableScope):
     def __exit__(self, *error: Any) -> None:
         self._open.__exit__(*error)
 
+    __repr__ = arguments_repr
+
 
 class SymbolicScope:
     """A `with` block in which Keras computes shapes and dtypes instead of numbers.
@@ -98,3 +101,5 @@ class SymbolicScope:
 
     def __exit__(self, *error: Any) -> None:
         """Leave the block; nothing has to be undone."""
+
+    __repr__ = arguments_repr

@@ -142,14 +142,16 @@ class WeightsMixin:
         return self.add_weight(shape=shape, initializer=initializer, **options)
 
     def count_params(self: Any) -> int:
-        """Return the number of elements of all weights."""
-        if not self.built and self._layers == [] and not self._weights:
-            pass_through = not hasattr(type(self).build, "builds_once")
-            if not pass_through:
-                raise ValueError(
-                    f"{self.display_name()} has no weights yet: call it, or build(input_shape), "
-                    "first."
-                )
+        """Return the number of elements of all weights.
+
+        Raises:
+            ValueError: it is not built, so that some weights may not be there yet.
+        """
+        if not self.built:
+            raise ValueError(
+                f"{self.display_name()}: count_params() of a layer that is not built. "
+                "Call it on data, or build(input_shape), first."
+            )
         return sum(int(np.prod(v.shape)) for v in self.weights)
 
     def get_weights(self: Any) -> list[Any]:

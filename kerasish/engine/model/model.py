@@ -24,7 +24,7 @@ from kerasish.engine.layer.operation import (
 from kerasish.engine.model.functional_config import functional_config, functional_from_config
 from kerasish.engine.model.quantizing import QuantizedModelMixin
 from kerasish.engine.model.state_tree import read_state, write_state
-from kerasish.engine.model.summary import print_summary
+from kerasish.engine.model.summary import print_summary, summary_html
 from kerasish.engine.saving_hooks import saving
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.trainer import Trainer
@@ -291,6 +291,9 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
 
     # --- looking at it --------------------------------------------------------------------------
 
+    def _repr_html_(self) -> str:
+        return summary_html(self)
+
     def summary(
         self,
         line_length: int | None = None,
@@ -303,6 +306,8 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
         batch_size: int | None = None,
     ) -> None:
         """Print a table of the layers, their output shapes and their numbers of weights.
+
+        It has colors in a terminal, unless the environment variable NO_COLOR is set.
 
         Args:
             line_length: columns of the table.

@@ -6,7 +6,7 @@ import functools
 import re
 import shutil
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -16,6 +16,7 @@ from kerasish.engine.layer.operation import to_specs
 from kerasish.graph.work import count_flops, specs_of
 from kerasish.ops import dtypes
 from kerasish.ops.shapes import Spec
+from kerasish.tables import Style, html_table, plain_style, terminal_style
 from kerasish.typing import Shape, Structure
 
 if TYPE_CHECKING:
@@ -172,7 +173,25 @@ def _wrap(text: str, width: int) -> list[str]:
 _NUMBERS = ("Param #", "Bytes", "FLOPs")
 
 
-def _table(titles: list[str], rows: list[list[str]], line_length: int) -> list[str]:
+class SummaryTable(NamedTuple):
+    """What a summary shows of a model.
+
+    Attributes:
+        name: the model's name.
+        titles: of the columns.
+        rows: the cells of each layer.
+        notes: the lines below the table.
+    """
+
+    name: str
+    titles: list[str]
+    rows: list[list[str]]
+    notes: list[str]
+
+
+def _table(
+    titles: list[str], rows: list[list[str]], line_length: int, style: Style = plain_style
+) -> list[str]:
     free = line_length - 3 * len(titles) - 1
     need = [max(len(r[i]) for r in [titles, *rows]) for i in range(len(titles))]
     if sum(need) <= free:
@@ -184,7 +203,7 @@ def _table(titles: list[str], rows: list[list[str]], line_length: int) -> list[s
     def rule(left: str, middle: str, right: str, dash: str) -> str:
         return left + middle.join(dash * (w + 2) for w in widths) + right
 
-    def lines(cells: list[str], bar: str) -> list[str]:
+    def lines(cells: list[str], bar: str, head: bool = False) -> list[str]:
         wrapped = [_wrap(c, w) for c, w in zip(cells, widths)]
         height = max(map(len, wrapped))
         filled = [w + [""] * (height - len(w)) for w in wrapped]
@@ -192,13 +211,13 @@ def _table(titles: list[str], rows: list[list[str]], line_length: int) -> list[s
         out = []
         for row in zip(*filled):
             cells_ = [
-                c.rjust(w) if i in numeric else c.ljust(w)
+                style("title" if head else titles[i], c.rjust(w) if i in numeric else c.ljust(w))
                 for i, (c, w) in enumerate(zip(row, widths))
             ]
             out.append(f"{bar} " + f" {bar} ".join(cells_) + f" {bar}")
         return out
 
-    text = [rule("┏", "┳", "┓", "━"), *lines(titles, "┃"), rule("┡", "╇", "┩", "━")]
+    text = [rule("┏", "┳", "┓", "━"), *lines(titles, "┃", True), rule("┡", "╇", "┩", "━")]
     for i, row in enumerate(rows):
         text.extend(lines(row, "│"))
         text.append(rule("├", "┼", "┤", "─") if i + 1 < len(rows) else rule("└", "┴", "┘", "─"))
@@ -236,6 +255,24 @@ def print_summary(
         line_length = 100
     elif line_length is None:
         line_length = max(60, min(100, shutil.get_terminal_size((88, 24)).columns - 2))
+    table = summary_table(model, expand_nested, show_trainable, layer_range, batch_size)
+    style = terminal_style() if print_fn is None else plain_style
+    text = [
+        style("title", f'Model: "{table.name}"'),
+        *_table(table.titles, table.rows, line_length, style),
+        *table.notes,
+    ]
+    (print_fn or print)("\n".join(text))
+
+
+def summary_table(
+    model: Model,
+    expand_nested: bool = False,
+    show_trainable: bool = False,
+    layer_range: Any = None,
+    batch_size: int | None = None,
+) -> SummaryTable:
+    """Return what `Model.summary` shows; its arguments mean the same here."""
     chain = _is_chain(model)
     titles = ["Layer (type)", "Output Shape", "Param #"]
     titles += [] if batch_size is None else ["Bytes", "FLOPs"]
@@ -249,7 +286,6 @@ def print_summary(
     layers = _range(list(layers), layer_range)
     work = None if batch_size is None else functools.cache(_worker(model, batch_size))
     rows = _rows(layers, chain, expand_nested, show_trainable, work)
-    text = [f'Model: "{model.name}"', *_table(titles, rows, line_length)]
     train, rest = model.trainable_weights, model.non_trainable_weights
     every = [*train, *rest]
     parts = [("Total params", every), ("Trainable params", train), ("Non-trainable params", rest)]
@@ -258,11 +294,20 @@ def print_summary(
     if slots:
         parts[0] = ("Total params", [*every, *slots])
         parts.append(("Optimizer params", slots))
-    text += [f" {name}: {count(v):,} ({size_text(v)})" for name, v in parts]
-    text += _dtype_line(every)
+    notes = [f" {name}: {count(v):,} ({size_text(v)})" for name, v in parts]
+    notes += _dtype_line(every)
     if work is not None:
-        text.append(_batch_line(layers, work, batch_size))
-    (print_fn or print)("\n".join(text))
+        notes.append(_batch_line(layers, work, batch_size))
+    return SummaryTable(model.name, titles, rows, notes)
+
+
+def summary_html(model: Model) -> str:
+    """Return the summary as a table for notebooks."""
+    table = summary_table(model)
+    kind = type(model).__name__
+    return html_table(
+        f'{kind} "{table.name}"', table.titles, table.rows, table.notes, numeric=_NUMBERS
+    )
 
 
 def _dtype_line(variables: Sequence[Any]) -> list[str]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from kerasish import config, ops
 from kerasish.engine.layer.layer import Layer
-from kerasish.errors import UnknownNameError
+from kerasish.errors import UnknownNameError, levels_to_user
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
 from kerasish.typing import AnyTensor, Array, Shape
@@ -76,7 +76,9 @@ class STFTSpectrogram(Layer):
                 f"{who}: fft_length must be at least frame_length={frame_length}, got {fft_length}."
             )
         if fft_length is not None and fft_length & (fft_length - 1):
-            warnings.warn(f"{who}: fft_length={fft_length} is no power of two.", stacklevel=2)
+            warnings.warn(
+                f"{who}: fft_length={fft_length} is no power of two.", stacklevel=levels_to_user()
+            )
         self.mode, self.frame_length = mode, frame_length
         self._step = frame_step or max(frame_length // 2, 1)
         self._size = fft_length or 1 << (frame_length - 1).bit_length()

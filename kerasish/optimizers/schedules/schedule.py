@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
+from kerasish.reprs import arguments_repr
 from kerasish.typing import TensorLike
 from kerasish.watched import Watched
 
@@ -38,6 +39,8 @@ class LearningRateSchedule(Watched):
     def from_config(cls, config: Mapping[str, Any]) -> Self:
         """Return the schedule that `get_config` described."""
         return cls(**config)
+
+    __repr__ = arguments_repr
 
 
 def as_float(step: TensorLike) -> Tensor:

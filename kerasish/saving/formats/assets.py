@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from kerasish.errors import levels_to_user
 from kerasish.saving.paths import places
 
 if TYPE_CHECKING:
@@ -54,7 +55,7 @@ def warn_of_assets(model: Model, path: str) -> None:
         warnings.warn(
             f"{path}: this format holds no vocabularies and the like; these are left out: "
             f"{dropped}. Files that end in .keras hold them.",
-            stacklevel=4,
+            stacklevel=levels_to_user(),
         )
 
 

@@ -15,6 +15,7 @@ import numpy as np
 from kerasish.callbacks.message import say
 from kerasish.engine import Layer
 from kerasish.engine.model.exported import Endpoint, record_endpoint
+from kerasish.reprs import arguments_repr
 from kerasish.saving.formats.json_text import read_json, restore, write_json
 from kerasish.saving.formats.other_formats import format_of, known_formats, writer_of
 from kerasish.saving.formats.tensor_file import code_of, opened, write_arrays
@@ -204,6 +205,8 @@ class ExportArchive:
             self._names[id(variable)] = result
             self._held[result] = variable
         return result
+
+    __repr__ = arguments_repr
 
 
 def _same_bits(a: Array, b: Array) -> bool:

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kerasish.errors import levels_to_user
 from kerasish.saving.files.atomic import flush_folder, replacing, save_error
 from kerasish.saving.files.lock import holding
 from kerasish.saving.files.source import Groups, PartArrays
@@ -40,7 +41,8 @@ def index_path(path: str) -> str:
         return path
     result = os.path.splitext(path)[0].removesuffix(".weights") + ENDING
     warnings.warn(
-        f"Weights over several files need an index: {result!r}, not {path!r}", stacklevel=4
+        f"Weights over several files need an index: {result!r}, not {path!r}",
+        stacklevel=levels_to_user(),
     )
     return result
 
