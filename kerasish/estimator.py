@@ -165,8 +165,8 @@ class Estimator:
         if self.model_dir is not None and os.path.isdir(self.model_dir):
             self._file = latest(self.model_dir)
             if self._file is not None:
-                found = re.search(r"-(\d+)\.weights\.h5$", self._file)
-                self.global_step = int(found[1]) if found else 0
+                step = re.search(r"-(\d+)\.weights\.h5$", self._file)
+                self.global_step = int(step[1]) if step else 0
 
     # --- train, evaluate, predict -----------------------------------------------------------------
 

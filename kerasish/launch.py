@@ -40,13 +40,13 @@ def find_mpiexec() -> str:
     for name in ("mpiexec", "mpiexec.hydra", "mpiexec.exe"):
         if (folder / name).is_file():
             return str(folder / name)
-    found = shutil.which("mpiexec") or shutil.which("mpirun")
-    if found is None:
+    launcher = shutil.which("mpiexec") or shutil.which("mpirun")
+    if launcher is None:
         raise LaunchError(
             'no mpiexec next to this Python nor on the PATH: pip install "kerasish[mpi]", or load '
             "the MPI module of the cluster."
         )
-    return found
+    return launcher
 
 
 def flavor(mpiexec: str) -> str:

@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 # Built-ins by public module ("keras.layers") and name; filled by the packages' __init__ files.
 BUILTINS: dict[str, dict[str, Any]] = {}
 _PUBLIC: dict[Any, tuple[str, str]] = {}
-
 _custom: dict[str, Any] = {}
 _custom_names: dict[Any, str] = {}
 

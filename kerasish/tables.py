@@ -28,7 +28,7 @@ def colored_style(kind: str, text: str) -> str:
         [11, 2]
     """
     if kind == "Layer (type)":
-        return _TYPE.sub(lambda found: f"\x1b[34m{found.group()}\x1b[0m", text)
+        return _TYPE.sub(lambda match: f"\x1b[34m{match.group()}\x1b[0m", text)
     code = _CODES.get(kind)
     return text if code is None else f"\x1b[{code}m{text}\x1b[0m"
 

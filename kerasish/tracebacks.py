@@ -174,7 +174,7 @@ def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
     """
     names = list(known)
     near = [difflib.get_close_matches(str(n), names, n=1) for n in given]
-    hints = " or ".join(dict.fromkeys(repr(found[0]) for found in near if found))
+    hints = " or ".join(dict.fromkeys(repr(matches[0]) for matches in near if matches))
     return f" Did you mean {hints}?" if hints else ""
 
 

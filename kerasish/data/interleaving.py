@@ -50,9 +50,9 @@ class InterleaveNode(DataNode):
         return _InterleaveCursor(self, number)
 
     def spec(self) -> Any:
-        return self.made_of(first_element(self.inputs[0], self), 0, 0).spec()
+        return self.node_of(first_element(self.inputs[0], self), 0, 0).spec()
 
-    def made_of(self, element: Any, number: int, made: int) -> DataNode:
+    def node_of(self, element: Any, number: int, earlier: int) -> DataNode:
         """Return the node of the data set that the function makes of an element.
 
         Args:
@@ -60,7 +60,7 @@ class InterleaveNode(DataNode):
             number: of the pass.
             made: data sets made in it before.
         """
-        with config.seeded((self.seed.value * 1_000_003 + number) * 1_000_003 + made):
+        with config.seeded((self.seed.value * 1_000_003 + number) * 1_000_003 + earlier):
             dataset = call(self.function, element)
         node = getattr(dataset, "node", None)
         if not isinstance(node, DataNode):
@@ -99,7 +99,7 @@ class _InterleaveCursor(Cursor):
         if element is END:
             return None
         node = self._node
-        cursor = node.made_of(element, self._number, number).open(self._number)
+        cursor = node.node_of(element, self._number, number).open(self._number)
         if node.threads:
             cursor = PrefetchCursor(cursor, max(node.block, 2))
         return _Open(cursor, place, number)

@@ -176,9 +176,9 @@ class Pipeline(DataSource):
 
     def then(self, node: DataNode) -> Self:
         """Return a data set that ends with a node, with this one's class names."""
-        made = type(self)(node)
-        made.class_names = self.class_names
-        return made
+        result = type(self)(node)
+        result.class_names = self.class_names
+        return result
 
     # --- elements ---------------------------------------------------------------------------------
 

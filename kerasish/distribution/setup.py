@@ -67,8 +67,8 @@ def initialize(
     if _Joined.watch is not None:
         raise RuntimeError("initialize: this process has joined its group already; call it once.")
     wanted = _checked(num_processes, process_id)
-    found = launched()
-    if found is None:
+    launcher = launched()
+    if launcher is None:
         if wanted[0] not in (None, 1):
             raise ValueError(
                 f"initialize: num_processes={wanted[0]}, but no launcher has started this process. "
@@ -76,7 +76,7 @@ def initialize(
                 f"-n {wanted[0]} PROGRAM."
             )
         return
-    variable, size = found
+    variable, size = launcher
     mpi = import_mpi()
     if mpi.COMM_WORLD.Get_size() != size:
         library = mpi.Get_library_version().splitlines()[0].strip("\0 ")

@@ -279,7 +279,8 @@ def batched_calls(
             results.append(([t.value for t in given], values))
     captured = _captured(inners)
     graphs = tuple(
-        inner.graph(captured, given, made) for inner, (given, made) in zip(inners, results)
+        inner.graph(captured, given, results_of_kind)
+        for inner, (given, results_of_kind) in zip(inners, results)
     )
     attrs = {
         "graphs": graphs, "inputs": inputs, "outputs": outputs, "widths": widths,

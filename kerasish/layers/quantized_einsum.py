@@ -148,8 +148,8 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
         y = self.quantized_product(ops.reshape(turned, (*lead, rows)))
         sizes = dict(zip(letters.kernel, self._adapted_shape))
         y = ops.reshape(y, (*lead, *(sizes[c] for c in letters.free)))
-        made = (*letters.others, *letters.free)
-        return ops.transpose(y, [made.index(c) for c in letters.result])
+        computed = (*letters.others, *letters.free)
+        return ops.transpose(y, [computed.index(c) for c in letters.result])
 
     def _any_einsum(self, inputs: Tensor, letters: Letters) -> Tensor:
         """Return the product where it is none of two matrices: letters of both stand in the result.

@@ -128,11 +128,11 @@ class TorchModuleWrapper(Layer):
     def load_own_variables(self, store: Any) -> None:
         """Read what `save_own_variables` wrote."""
         expected = {**self._parameters, **self._buffers}
-        found = {k.decode() if isinstance(k, bytes) else k for k in store}
-        if found != expected.keys():
+        stored = {k.decode() if isinstance(k, bytes) else k for k in store}
+        if stored != expected.keys():
             raise ValueError(
                 f"{self.display_name()}: expected the weights {sorted(expected)}, the file has "
-                f"{sorted(found)}."
+                f"{sorted(stored)}."
             )
         for name, variable in expected.items():
             variable.assign(np.asarray(store[name]))

@@ -330,9 +330,9 @@ def gathered(optimizer: Any, what: str, everywhere: bool = False) -> Iterator[bo
             slot.held = None
         # All ranks know whether the file is there, so that they go on alike.
         if not everywhere:
-            told = group.broadcast(failure)
-            if told is not None and group.rank:
-                raise RuntimeError(f"{what} failed on rank 0: {told}")
+            reported = group.broadcast(failure)
+            if reported is not None and group.rank:
+                raise RuntimeError(f"{what} failed on rank 0: {reported}")
 
 
 def _part_of(variable: Variable, group: Group) -> _Part:

@@ -35,9 +35,9 @@ def _dataset(
         x = load(paths[number])
         return x if labels is None else (x, labels[number])
 
-    made = dataset_of_files(load_file, collate, paths, batch_size, shuffle, seed)
-    made.file_paths = paths
-    return made
+    dataset = dataset_of_files(load_file, collate, paths, batch_size, shuffle, seed)
+    dataset.file_paths = paths
+    return dataset
 
 
 def image_dataset_from_directory(
@@ -194,9 +194,11 @@ def make_folders(
 
     def part(rows: Array) -> Dataset:
         chosen = None if encoded is None else encoded[rows]
-        made = _dataset(load, [paths[i] for i in rows], chosen, batch_size, shuffle, seed, collate)
-        made.class_names = names if label_mode else None
-        return made
+        dataset = _dataset(
+            load, [paths[i] for i in rows], chosen, batch_size, shuffle, seed, collate
+        )
+        dataset.class_names = names if label_mode else None
+        return dataset
 
     if not validation_split:
         return part(order)

@@ -258,10 +258,10 @@ class TimingEngine(Engine):
             return self._origins.get(id(maker), ("", ""))
         place = user_place()
         origin = current_path(), "" if place is None else f"{place[0]}:{place[1]}"
-        made = results[0].maker
-        if made is not None:
-            self._origins[id(made)] = origin
-            self._records.append(made)  # its id stays its own
+        record = results[0].maker
+        if record is not None:
+            self._origins[id(record)] = origin
+            self._records.append(record)  # its id stays its own
         return origin
 
     def fused_update(self, *args: Any) -> list[list[Tensor]] | None:

@@ -207,14 +207,14 @@ class TracedStep(CompiledStep):
             return None
         parts = [a[:batch_size] for a in arrays]
         args = pack(parts)
-        found = self._find(args)
-        if isinstance(found, Paths):
-            return found.over_rows(arrays, pack, order, batch_size)
-        return found.over_rows(arrays, parts, args, order)
+        compiled = self._find(args)
+        if isinstance(compiled, Paths):
+            return compiled.over_rows(arrays, pack, order, batch_size)
+        return compiled.over_rows(arrays, parts, args, order)
 
     def _calls(self) -> list[CompiledCall]:
         """Return all that is compiled."""
-        return [call for found in self._by_signature.values() for call in found.calls]
+        return [call for known in self._by_signature.values() for call in known.calls]
 
     def prepare(self, *args: Any) -> bool:
         """Compile the step for arguments like these, and take its memory; run nothing."""

@@ -220,7 +220,7 @@ def _has_users_code(model: Layer) -> bool:
     return any(module.partition(".")[0] != _OWN for module in modules)
 
 
-def _steps_without_call(model: Any) -> bool:
+def _steps_without_call(model: Model) -> bool:
     """Return whether a training step of the user's may use built layers without `model.call`.
 
     The model of a generator and a discriminator has no `call`, or one that takes other inputs than

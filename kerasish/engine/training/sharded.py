@@ -130,13 +130,13 @@ def _run_with_totals(
     own = [
         batch if len(parts) == 1 else tree.map_structure(_rows(*part), batch) for _, part in parts
     ]
-    found: list[list[Tensor]] = []
+    per_shard: list[list[Tensor]] = []
     with no_gradient():
         for (number, (start, stop)), piece in zip(parts, own):
             shares = Shares(rows / (stop - start))
             _run_shard(program, (), None, sharding, number, piece, shares)
-            found.append([t.detach() for t in shares.own])
-        totals = sum_all([tree_sum(column, ops.add) for column in zip(*found)])
+            per_shard.append([t.detach() for t in shares.own])
+        totals = sum_all([tree_sum(column, ops.add) for column in zip(*per_shard)])
     return [
         _run_shard(
             program,

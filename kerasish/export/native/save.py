@@ -79,8 +79,8 @@ def export_native(
     header = _header(name, plans, input_names_of(model, signature), outputs, inside is None)
     missing = _write(path, code, header, content if inside is None else None, processor)
     if verbose is None or verbose:
-        made = f"{path}.o ({missing})" if missing else f"{path}{library_suffix()}"
-        say(f"Saved {made!r} and {path + '.h'!r}: native code for {', '.join(targets)}.")
+        written = f"{path}.o ({missing})" if missing else f"{path}{library_suffix()}"
+        say(f"Saved {written!r} and {path + '.h'!r}: native code for {', '.join(targets)}.")
 
 
 def library_suffix(system: str = sys.platform) -> str:
@@ -105,37 +105,37 @@ def _output_names(model: Model, plan: BatchPlan) -> list[str]:
 def _write(path: str, code: bytes, header: str, weights: bytes | None, processor: Any) -> str:
     """Write all files; return why there is no library, or ""."""
     folder = os.path.dirname(os.path.abspath(path))
-    with tempfile.TemporaryDirectory(dir=folder) as beside:
-        source = os.path.join(beside, "model.o")
+    with tempfile.TemporaryDirectory(dir=folder) as staging:
+        source = os.path.join(staging, "model.o")
         with open(source, "wb") as file:
             file.write(code)
-        library = os.path.join(beside, "library")
+        library = os.path.join(staging, "library")
         missing = link(source, library, processor)
         files = [(source, f"{path}.o")]
         if not missing:
             files.append((library, f"{path}{library_suffix()}"))
         texts = {".h": header, ".README.md": _readme(path, missing, weights is not None)}
         for end, text in texts.items():
-            temporary = os.path.join(beside, f"text{end}")
+            temporary = os.path.join(staging, f"text{end}")
             with open(temporary, "w", encoding="utf-8") as out:
                 out.write(text)
             files.append((temporary, f"{path}{end}"))
         if weights is not None:
-            temporary = os.path.join(beside, "weights")
+            temporary = os.path.join(staging, "weights")
             with open(temporary, "wb") as file:
                 file.write(weights)
             files.append((temporary, f"{path}.weights"))
-        for made, wanted in files:
+        for temporary, wanted in files:
             with replacing(wanted) as new:
-                os.replace(made, new)
+                os.replace(temporary, new)
     return missing
 
 
 def _header(
-    name: str, plans: list[BatchPlan], inputs: list[str], outputs: list[str], beside: bool
+    name: str, plans: list[BatchPlan], inputs: list[str], outputs: list[str], separate: bool
 ) -> str:
     plan = plans[-1]
-    arguments = ["const void *weights"] if beside else []
+    arguments = ["const void *weights"] if separate else []
     notes = []
     for names, ports, constant in ((inputs, plan.inputs, True), (outputs, plan.outputs, False)):
         for i, (label, shape, dtype) in enumerate(zip(names, ports.shapes, ports.dtypes)):
@@ -157,7 +157,7 @@ def _header(
     codes = "\n".join(f" *   {code}: {text}" for code, text in MESSAGES.items())
     listed = ",\n    ".join([*arguments, "int64_t n", "void *arena"])
     given = (
-        " *   weights: the content of the file .weights, aligned to 64 bytes\n" if beside else ""
+        " *   weights: the content of the file .weights, aligned to 64 bytes\n" if separate else ""
     )
     return f"""/* Inference of a model, written by kerasish. */
 #ifndef {guard}
@@ -205,18 +205,18 @@ const char *{name}_message(int code);
 """
 
 
-def _readme(path: str, missing: str, beside: bool) -> str:
+def _readme(path: str, missing: str, separate: bool) -> str:
     base = os.path.basename(path)
-    made = f"`{base}{library_suffix()}`: the library" if not missing else f"no library: {missing}"
+    library = f"no library: {missing}" if missing else f"`{base}{library_suffix()}`: the library"
     weights = f"- `{base}.weights`: the weights; read the file into memory aligned to 64 bytes\n"
     return f"""# {base}
 
 The inference of a model as native code. It needs the C library and libm, nothing else.
 
 - `{base}.h`: the functions, with shapes and error codes
-- {made}
+- {library}
 - `{base}.o`: the object file, to link into a program: `cc program.c {base}.o -lm`
-{weights if beside else ""}
+{weights if separate else ""}
 Link with `cc program.c -L. -l:{base}{library_suffix()} -Wl,-rpath,.`, or load the library with
 `dlopen`, `ctypes` or whatever a language has for functions of C.
 """

@@ -72,11 +72,11 @@ def _joined(w: Writer, maker: Any, node: Any, bias: str) -> Any:
 
 def renamed(nodes: Sequence[Any]) -> list[Any]:
     """Return the nodes of the outermost graph without those that only give an output its name."""
-    made = {name for node in nodes for name in node.output}
+    produced = {name for node in nodes for name in node.output}
     names: dict[str, str] = {}
     kept = []
     for node in nodes:
-        if node.op_type == "Identity" and node.input[0] in made and node.input[0] not in names:
+        if node.op_type == "Identity" and node.input[0] in produced and node.input[0] not in names:
             names[node.input[0]] = node.output[0]
         else:
             kept.append(node)

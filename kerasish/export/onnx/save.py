@@ -134,9 +134,9 @@ def _write(
             _save(onnx, named.proto, new, verify)
         return
     # Both are checked under their final names in a folder beside, which external data needs.
-    with tempfile.TemporaryDirectory(dir=folder) as beside:
-        _store_outside(named.proto, os.path.join(beside, os.path.basename(data)))
-        trial = os.path.join(beside, os.path.basename(path))
+    with tempfile.TemporaryDirectory(dir=folder) as staging:
+        _store_outside(named.proto, os.path.join(staging, os.path.basename(data)))
+        trial = os.path.join(staging, os.path.basename(path))
         _save(onnx, named.proto, trial, verify)
         for source, target in ((f"{trial}.data", data), (trial, path)):
             with replacing(target) as new:

@@ -64,5 +64,5 @@ def _moves(node: Node) -> bool:
 
 
 def _needs(group: list[Node]) -> set[Value]:
-    made = {v for node in group for v in node.outputs}
-    return {v for node in group for v in node.inputs} - made
+    produced = {v for node in group for v in node.outputs}
+    return {v for node in group for v in node.inputs} - produced

@@ -116,10 +116,10 @@ def _checked(what: str, status: int) -> None:
         raise LibraryError(f"cuBLASLt: {what} gives status {status}.")
 
 
-def _set(lib: Any, kind: str, made: Any, attribute: int, value: Any) -> None:
+def _set(lib: Any, kind: str, handle: Any, attribute: int, value: Any) -> None:
     setter = getattr(lib, f"cublasLt{kind}SetAttribute")
     given = ctypes.byref(value), ctypes.c_size_t(ctypes.sizeof(value))
-    _checked(f"{kind} attribute {attribute}", setter(made, attribute, *given))
+    _checked(f"{kind} attribute {attribute}", setter(handle, attribute, *given))
 
 
 @functools.cache

@@ -30,9 +30,9 @@ def make_op(
         first_alone: whether gradients reach the first result alone: the rule gets None for the
             others, and nothing writes zeros for them.
     """
-    made = Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
-    made.sparse_gradients = first_alone
-    return made
+    op = Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
+    op.sparse_gradients = first_alone
+    return op
 
 
 def again(f: Callable[..., Any], inputs: Sequence[Any], g: Array) -> list[Any]:

@@ -57,8 +57,8 @@ def _projection(call: Call) -> tuple[Item, Item, Item | None] | None:
 
 
 def _made_by(call: Call, item: Item, op: Any) -> Call | None:
-    made = call.makers.get(item.name)
-    return made[1] if made is not None and made[0] is op else None
+    maker = call.makers.get(item.name)
+    return maker[1] if maker is not None and maker[0] is op else None
 
 
 def _sequence_op(
@@ -70,11 +70,11 @@ def _sequence_op(
     dtype = "float64" if call.x.dtype == "float64" else "float32"
     if dtype == "float64":
         raise ValueError(f"runtimes compute {kind} in float32 only")
-    found = _projection(call)
-    if found is None:
+    projection = _projection(call)
+    if projection is None:
         eye = w.initializer(np.eye(gates * units, dtype="float32"), "identity")
-        found = (call.x, eye, None)
-    sequence, kernel, bias = found
+        projection = (call.x, eye, None)
+    sequence, kernel, bias = projection
     zeros = w.initializer(np.zeros(gates * units, "float32"), "no_bias")
     both = [zeros if b is None else b for b in (bias, own_bias)]
 

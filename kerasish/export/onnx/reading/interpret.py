@@ -28,10 +28,10 @@ class Call:
 
     def array(self, parts: list[Any]) -> Any:
         """Return the array of a constant."""
-        found = self.decoded.get(id(parts))
-        if found is None:
-            found = self.decoded[id(parts)] = decode(parts)
-        return found
+        array = self.decoded.get(id(parts))
+        if array is None:
+            array = self.decoded[id(parts)] = decode(parts)
+        return array
 
     def step(self) -> None:
         """Count one node.

@@ -33,10 +33,10 @@ def _activation(name: str, alpha: float | None, beta: float | None) -> Activatio
         "Softsign": ops.nn.softsign,
         "Softplus": ops.softplus,
     }
-    found = {key.lower(): f for key, f in table.items()}.get(name.lower())
-    if found is None:
+    function = {key.lower(): f for key, f in table.items()}.get(name.lower())
+    if function is None:
         raise ValueError(f"there is no activation {name!r}")
-    return found
+    return function
 
 
 class _Run:
