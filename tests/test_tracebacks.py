@@ -405,6 +405,12 @@ def test_an_unknown_argument_of_fit_lists_those_that_it_takes():
         compiled().fit(X, Y, zzz=1)
 
 
+@pytest.mark.parametrize("data", [X, keras.Input((4,))], ids=["array", "symbolic"])
+def test_misspelled_arguments_of_a_call(data):
+    with pytest.raises(TypeError, match="Did you mean 'training'"):
+        layers.Dropout(0.5)(data, trainin=True)
+
+
 def test_signatures_show_no_more_than_before():
     shown = inspect.signature(keras.Model.fit).parameters
     assert list(shown)[:3] == ["self", "x", "y"] and list(shown)[-1] == "resume"
