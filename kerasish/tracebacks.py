@@ -198,6 +198,8 @@ def takes_no_more(method: Function) -> Function:
     """
     shown = inspect.signature(method)
     parameters = [p for p in shown.parameters.values() if p.kind is not p.VAR_KEYWORD]
+    for name in shown.parameters.keys() - {p.name for p in parameters}:
+        method.__annotations__.pop(name, None)
     method.__signature__ = shown.replace(parameters=parameters)  # type: ignore[attr-defined]
     return method
 

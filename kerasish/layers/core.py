@@ -256,8 +256,8 @@ class Embedding(QuantizedEmbeddingLayer):
                 rows = self.adapt(rows, lambda first: ops.take(first, inputs, axis=0))
         except IndexError as error:
             raise IndexError(
-                f"{self.display_name()}: {error}. input_dim={self.input_dim} takes indices from 0 "
-                f"to {self.input_dim - 1}: raise it, or give larger ones an index of their own."
+                f"{self.display_name()}: {error}. input_dim={self.input_dim} takes indices 0 "
+                f"to {self.input_dim - 1}: raise input_dim, or give larger ones one of their own."
             ) from error
         return rows
 

@@ -45,6 +45,12 @@ def test_some_logs_can_be_chosen(history, tmp_path):
         History().plot()
 
 
+def test_without_matplotlib_the_error_says_what_to_install(history, monkeypatch):
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(ImportError, match=r"pip install 'kerasish\[plot\]'"):
+        history.plot()
+
+
 @pytest.mark.parametrize("epochs", [1, 2, 3, 7, 40])
 def test_ticks_are_whole_epochs(epochs, tmp_path):
     history = History()

@@ -16,10 +16,10 @@ _DATA = 'x, y = np.ones((8, 4), "float32"), np.ones((8, 1), "float32")\n'
 
 # name -> (the program, what the last line of the error names: the fix)
 MISTAKES: dict[str, tuple[str, str]] = {
-    "text for a size": ('layer = layers.Dense(units="16")', "units"),
+    "text for a size": ('layer = layers.Dense(units="16")', "units is a number >= 1"),
     "wrong input shape": (
         _COMPILED + 'model.fit(np.ones((8, 5), "float32"), np.ones((8, 1)), verbose=0)',
-        "4",
+        "Give rows of shape (4,)",
     ),
     "no compile": (_SMALL + _DATA + "model.fit(x, y, verbose=0)", "compile("),
     "misspelled argument of fit": (
@@ -40,12 +40,12 @@ MISTAKES: dict[str, tuple[str, str]] = {
     ),
     "lengths of x and y": (
         _COMPILED + _DATA + "model.fit(x, y[:6], verbose=0)",
-        "8",
+        "Give each row of x its row of y",
     ),
     "index beyond an embedding": (
         'model = keras.Sequential([keras.Input((3,), dtype="int32"), layers.Embedding(5, 2)])\n'
         'model.predict(np.full((2, 3), 7, "int32"), verbose=0)',
-        "embedding",
+        "raise input_dim",
     ),
     "text as input": (
         _COMPILED + 'model.fit(np.array([["a", "b", "c", "d"]] * 8), np.ones((8, 1)), verbose=0)',
@@ -55,12 +55,12 @@ MISTAKES: dict[str, tuple[str, str]] = {
         "model = keras.Sequential([keras.Input((4,)), layers.Dense(3)])\n"
         'model.compile("sgd", "categorical_crossentropy")\n'
         'model.fit(np.ones((8, 4), "float32"), np.ones((8, 5), "float32"), verbose=0)',
-        "(8, 3)",
+        "make them equal",
     ),
-    "missing file": ('keras.saving.load_model("missing.keras")', "missing.keras"),
+    "missing file": ('keras.saving.load_model("missing.keras")', "Give a path"),
     "rank of a convolution's input": (
         'model = keras.Sequential([layers.Conv2D(4, 3)])\nmodel(np.ones((8, 28, 28), "float32"))',
-        "4",
+        "x[..., None]",
     ),
 }
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kerasish.tracebacks import hint_keywords
 from kerasish.typing import Structure
 
 if TYPE_CHECKING:
@@ -29,6 +30,7 @@ def note_layer(
     """
     if getattr(error, "failing_layer", None) is not None:
         return
+    hint_keywords(error, layer.call, kwargs)
     if str(error).startswith(layer.display_name()):  # says all that, and ends with the fix
         with contextlib.suppress(AttributeError):  # a class with slots
             error.failing_layer = layer.path  # type: ignore[attr-defined]
