@@ -143,6 +143,46 @@ def test_the_engines_train_alike():
     np.testing.assert_allclose(logs["static"], logs["eager"], rtol=1e-5)
 
 
+def test_weights_that_a_batch_does_not_use_get_zero_gradients(monkeypatch):
+    """Momentum moves them on, on both engines, whichever batches there are."""
+    trees = [(1, 2), (3, (4, 5)), 6, 7, (8, 9), 10, 11, 12]
+    results = {}
+    for name in ("static", "eager"):
+        config.set_backend(name)
+        keras.utils.set_random_seed(0)
+        model = keras.Sequential([TreeNet(), layers.Dense(1)])
+        model.compile(keras.optimizers.SGD(0.1, momentum=0.9), "mse")
+        y = np.linspace(-1, 1, len(trees))[:, None]
+        model.fit(Structures(trees), y, batch_size=2, epochs=2, shuffle=False, verbose=0)
+        results[name] = model.get_weights()
+    for a, b in zip(*results.values(), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_what_a_batch_does_not_use_assigns_nothing():
+    class Normed(Folded):
+        def __init__(self, **kwargs):
+            super().__init__(**kwargs)
+            self.word, self.norm = layers.Embedding(9, 3), layers.BatchNormalization()
+            self.drop = layers.Dropout(0.5, seed=1)
+
+        def visit(self, tree):
+            return (
+                self.word(tree)
+                if isinstance(tree, int)
+                else self.norm(self.drop(self.word(tree[0])))
+            )
+
+    config.set_backend("eager")
+    model = keras.Sequential([Normed(), layers.Dense(1)])
+    model.compile(keras.optimizers.SGD(0.1), "mse", run_eagerly=True)
+    model.train_on_batch(Structures([(1,), (2,)]), np.zeros((2, 1)))
+    before = [v.numpy() for v in model.non_trainable_variables]
+    model.train_on_batch(Structures([1, 2]), np.zeros((2, 1)))
+    for a, v in zip(before, model.non_trainable_variables, strict=True):
+        np.testing.assert_array_equal(a, v.numpy(), err_msg=v.path)
+
+
 def test_sample_weights_count_and_shuffling_keeps_rows_together():
     trees, y = random_trees(20, seed=4), np.arange(20) % 2
     model = model_of(TreeNet())

@@ -1,4 +1,4 @@
-"""Running a schedule: as one node of a trace, or group by group on the engine in charge."""
+"""Running a schedule: as one node of a trace, or group by group on the current engine."""
 
 from __future__ import annotations
 
@@ -16,7 +16,15 @@ from kerasish.graph.abstract import Abstract
 from kerasish.graph.batched_calls import batched_calls
 from kerasish.graph.nested import Tracer
 from kerasish.ops.op import current_engine, is_inferring
-from kerasish.tensor import Tensor, convert, is_traced, to_numpy
+from kerasish.tensor import (
+    Tensor,
+    VariableScope,
+    convert,
+    is_traced,
+    recording,
+    to_numpy,
+    using_scope,
+)
 from kerasish.typing import Array
 
 
@@ -42,7 +50,8 @@ def run(packed: dict[str, Any], table: Table, name: str) -> list[Tensor]:
     elif not is_traced(tensors[TABLE]):
         parts = _by_groups(tensors, table.calls, leaves)
         numbers = to_numpy(roots)
-        return [parts[c].rows(numbers[:, i]) for i, c in enumerate(kinds)]
+        results = [parts[c].rows(numbers[:, i]) for i, c in enumerate(kinds)]
+        return _linked(results, tensors, table, leaves) if recording.on else results
     elif isinstance(current_engine(), Tracer):
         capacity = [tensors[result_name(n)] for n in range(len(classes))]
         calls = table.calls[: tensors[KINDS].shape[0]]
@@ -54,6 +63,37 @@ def run(packed: dict[str, Any], table: Table, name: str) -> list[Tensor]:
     else:
         raise TraceError(f"{name} cannot run inside vmap or another transformation of ops.")
     return [ops.take(buffers[c], roots[:, i], axis=0) for i, c in enumerate(kinds)]
+
+
+def _linked(
+    results: list[Tensor], tensors: dict[str, Tensor], table: Table, leaves: Sequence[Tensor]
+) -> list[Tensor]:
+    """Return the results with derivatives of zero for weights that this batch does not use.
+
+    Without it these weights would have none, and an optimizer with momentum would leave them as
+    they are; a compiled step, which knows all kinds of calls, moves them on. Calls without rows
+    give sums of zero, whatever numbers the weights hold; what they assign (moments of no rows) is
+    dropped.
+    """
+    rows_of = to_numpy(tensors[TABLE])
+    used = set(rows_of[rows_of[:, 1] > 0, 0].tolist())
+    total: Any = None
+    for number, call in enumerate(table.calls[: tensors[KINDS].shape[0]]):
+        if number in used:
+            continue
+        with using_scope(VariableScope()):
+            empty = call.function([leaves[c][:0] for c in call.inputs])
+        for result in empty:
+            if result.tracked and _is_float(result.dtype):
+                part = ops.sum(ops.cast(result, "float32"))
+                total = part if total is None else ops.add(total, part)
+    if total is None:
+        return results
+    return [ops.add(r, ops.cast(total, r.dtype)) if _is_float(r.dtype) else r for r in results]
+
+
+def _is_float(dtype: str) -> bool:
+    return dtype.startswith(("float", "bfloat"))
 
 
 def _on_shapes(table: Table, leaves: Sequence[Tensor], kinds: Sequence[int]) -> dict[int, Tensor]:
@@ -72,7 +112,7 @@ def _on_shapes(table: Table, leaves: Sequence[Tensor], kinds: Sequence[int]) -> 
     results: dict[int, Tensor] = {}
     for c in kinds:
         rows = ops.concatenate(parts[c], axis=0) if len(parts[c]) > 1 else parts[c][0]
-        linked = total is not None and table.classes[c].dtype.startswith(("float", "bfloat"))
+        linked = total is not None and _is_float(table.classes[c].dtype)
         results[c] = ops.add(rows, ops.cast(total, rows.dtype)) if linked else rows
     return results
 
