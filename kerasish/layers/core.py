@@ -11,6 +11,7 @@ import numpy as np
 from kerasish import activations, constraints, initializers, ops, registry, regularizers
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
+from kerasish.engine.layer.masks import is_of_lengths, joined_mask
 from kerasish.layers.functions import find_function, refuse_code
 from kerasish.layers.lora import LowRankKernel
 from kerasish.layers.options import (
@@ -266,7 +267,7 @@ class Embedding(QuantizedEmbeddingLayer):
         if not self.mask_zero:
             return mask
         own = ops.not_equal(inputs, 0)
-        return own if mask is None else ops.logical_and(own, mask)
+        return own if mask is None else joined_mask(own, mask)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -376,8 +377,12 @@ class Masking(Layer):
         self.supports_masking = True
 
     def compute_mask(self, inputs: Tensor, mask: AnyTensor | None = None) -> Tensor:
-        """Return True for the steps that are no padding."""
-        return ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
+        """Return True for the steps that are no padding; an earlier mask is dropped, as in Keras.
+
+        That of rows of different lengths is kept.
+        """
+        real = ops.any(ops.not_equal(inputs, self.mask_value), axis=-1)
+        return joined_mask(real, mask) if is_of_lengths(mask) else real
 
     def call(self, inputs: Tensor) -> Tensor:
         """Set padding to 0."""

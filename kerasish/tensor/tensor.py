@@ -93,8 +93,9 @@ class Tensor(BitOperators):
 
     __slots__ = (
         "value", "maker", "index", "tracked", "key", "grad", "borrowed", "_keras_mask",
-        "dropped_mask", "__weakref__",
+        "dropped_mask", "of_lengths", "__weakref__",
     )  # fmt: skip
+    of_lengths: bool  # of a mask: whether it leaves out the padding of rows of different lengths
 
     def __init__(
         self, value: object, dtype: str | None = None, requires_grad: bool = False

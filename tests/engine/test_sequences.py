@@ -189,6 +189,31 @@ def test_the_loss_and_its_gradient_are_those_of_unpadded_rows(engine, recurrent)
         np.testing.assert_allclose(got, np.mean(parts, axis=0), rtol=1e-3, atol=1e-7)
 
 
+@pytest.mark.parametrize("kind", ["functional", "loaded", "nested", "sequential", "twice"])
+def test_a_layer_that_makes_a_mask_keeps_the_padding_out(kind, engine, tmp_path):
+    """A functional model's graph holds the mask of Masking; the lengths are known in the call."""
+    inputs = keras.Input((None, 2))
+    stack = [layers.Masking(-9.0), layers.GlobalAveragePooling1D()]
+    if kind == "twice":
+        stack.insert(1, layers.Masking(-8.0))
+    if kind == "sequential":
+        model = keras.Sequential([inputs, *stack])
+    else:
+        x = inputs
+        for layer in stack:
+            x = layer(x)
+        model = keras.Model(inputs, x)
+    if kind == "loaded":
+        model.save(tmp_path / "m.keras")
+        model = keras.saving.load_model(tmp_path / "m.keras")
+    if kind == "nested":
+        outer = keras.Input((None, 2))
+        model = keras.Model(outer, model(layers.Activation("linear")(outer)))
+    rows = [np.ones((3, 2)), np.full((2, 2), 2.0), np.array([[-9.0, -9.0], [5.0, 5.0]])]
+    result = model.predict(Ragged(rows), verbose=0)
+    np.testing.assert_allclose(result, [[1, 1], [2, 2], [5, 5]], rtol=1e-6)
+
+
 def test_losses_of_steps_leave_padding_out(engine):
     targets = [[[float(i), 1.0] for i in range(len(x))] for x in X]
     model = a_model(sequences=True)

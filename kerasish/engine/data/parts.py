@@ -32,7 +32,9 @@ class PaddedRows(NamedTuple):
         """Return the values as a tensor that carries the mask of the real steps."""
         values = ops.convert_to_tensor(self.values)
         steps = ops.expand_dims(ops.arange(values.shape[1], dtype="int32"), 0)
-        values._keras_mask = ops.less(steps, ops.expand_dims(self.lengths, 1))
+        mask = ops.less(steps, ops.expand_dims(self.lengths, 1))
+        mask.of_lengths = True
+        values._keras_mask = mask
         return values
 
 

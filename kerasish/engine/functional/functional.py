@@ -12,6 +12,7 @@ from kerasish import registry, tree
 from kerasish.engine.functional.arrange import _agree, _fits
 from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
+from kerasish.engine.layer.masks import is_of_lengths
 from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
 from kerasish.errors import DTypeError, ShapeError, levels_to_user
 from kerasish.naming import unique_name
@@ -301,6 +302,7 @@ class Graph:
                 is called, with the training flag in force in place of its own.
         """
         values: dict[int, Any] = {id(t): v for t, v in zip(self.inputs, inputs)}
+        masked = any(is_of_lengths(getattr(v, "_keras_mask", None)) for v in inputs)
         for step in self._steps:
             if call is not None:
                 result = call(step.operation, *step.arguments(values))
@@ -310,6 +312,8 @@ class Graph:
                 args, kwargs = step.arguments(values)
                 if context.training is not None and kwargs.get("training") is not None:
                     kwargs["training"] = context.training
+                if masked and isinstance(step.operation, Layer):
+                    step.operation.join_masks(args, kwargs)
                 result = step.operation(*args, **kwargs)
             if len(step.outputs) == 1 and not tree.is_nested(result):
                 values[step.outputs[0]] = result

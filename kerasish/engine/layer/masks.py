@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from kerasish import tree
+from kerasish import ops, tree
 from kerasish.engine.diagnostics import warn_once
 from kerasish.engine.layer.arguments import _masks_of
 from kerasish.engine.layer.call_context import CallParts
@@ -72,6 +72,22 @@ class MasksMixin:
                     kwargs[name] = mask
                 elif not own and source != "query":  # each query looks for itself
                     self._miss(value, None)
+
+    def join_masks(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Let the masks in `kwargs` leave out what those that the arguments carry leave out.
+
+        A functional model gives its layers the masks of its graph. What an input of the model
+        carries, as rows of different lengths do, is known in the call alone.
+
+        Args:
+            args, kwargs: of a call; `kwargs` is changed.
+        """
+        names = self.call_parts.names
+        for name in self.call_parts.masks:
+            place = 0 if name == "mask" else names.index(name[:-5])
+            value = args[place] if place < len(args) else kwargs.get(names[place])
+            if kwargs.get(name) is not None:
+                kwargs[name] = _joined(kwargs[name], _masks_of(value))
 
     def _given_mask(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Whether the caller gives a mask: then it is known that the data carries none."""
@@ -182,3 +198,32 @@ def accept_dropped_masks(layer: Any) -> None:
     """Let a layer from a file, and its parts, work as it was trained: without a dropped mask."""
     for part in layer.flatten_layers():
         part.accepts_dropped_mask = True
+
+
+def is_of_lengths(mask: AnyTensor | None) -> bool:
+    """Return whether a mask leaves out the padding of rows of different lengths.
+
+    Keras has no such masks. Layers that begin a mask of their own must keep this one.
+    """
+    return bool(getattr(mask, "of_lengths", False))
+
+
+def joined_mask(own: Tensor, earlier: Any) -> Tensor:
+    """Return a mask that is True where both are."""
+    result = ops.logical_and(own, earlier)
+    if is_of_lengths(own) or is_of_lengths(earlier):
+        result.of_lengths = True
+    return result
+
+
+def _joined(given: Structure, carried: Structure) -> Structure:
+    """Return masks that are True where both are; as given where nothing is carried."""
+    if carried is None or given is None:
+        return given
+    if isinstance(given, (list, tuple)):
+        return type(given)(_joined(g, c) for g, c in zip(given, carried))
+    if isinstance(given, dict):
+        return {k: _joined(g, carried.get(k)) for k, g in given.items()}
+    if given is carried or tuple(given.shape) != tuple(carried.shape):
+        return given
+    return joined_mask(given, carried)
