@@ -123,15 +123,14 @@ def check_essentials() -> None:
 
 
 def check_dtypes() -> None:
-    """Variables and gradients of 16 bits.
-
-    float16 is tried without a constraint: on the static engine, the rounding inside a constraint
-    in float16 depends on what stands beside it.
-    """
+    """Variables and gradients of 16 bits."""
     for backend in ("eager", "static"):
-        for policy in ("bfloat16", "mixed_float16"):
+        for policy in ("bfloat16", "float16", "mixed_float16"):
             keras.config.set_dtype_policy(policy)
-            same_bits({"adam": lambda: opt.Adam(0.01)}, backend)
+            kinds = {"adam": lambda: opt.Adam(0.01)}
+            if policy != "bfloat16":
+                kinds["clipnorm"] = OPTIONS["clipnorm"]
+            same_bits(kinds, backend)
     keras.config.set_dtype_policy("float32")
 
 
