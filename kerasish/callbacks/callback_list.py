@@ -12,7 +12,7 @@ from kerasish.callbacks.callback import HOOKS, Callback, Logs, has_hook
 from kerasish.callbacks.foreign import ForeignCallback, is_callback, label_of
 from kerasish.callbacks.history import History
 from kerasish.callbacks.progress import ProgbarLogger
-from kerasish.ranks import divides_slots, writes_here
+from kerasish.ranks import current_group, divides_slots, writes_here
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
@@ -144,9 +144,15 @@ class CallbackList(Callback):
     def _find_hooks(self) -> None:
         acting = [c for c in self.callbacks if acts(c)]
         self._hooks = {hook: [c for c in acting if answers(c, hook)] for hook in HOOKS}
+        several = current_group().size > 1
+        self._alone = {id(c) for c in acting if several and not acts_everywhere(c)}
 
     def _call(self, hook: str, *args: Any) -> None:
         for callback in self._hooks[hook]:
+            progress = current_group().progress if id(callback) in self._alone else None
+            before = "" if progress is None else progress.alone
+            if progress is not None:
+                progress.alone = f"{label_of(callback)}.{hook}"
             try:
                 getattr(callback, hook)(*args)
             except BaseException as error:
@@ -154,6 +160,9 @@ class CallbackList(Callback):
                     error.add_note(f"raised in {label_of(callback)}.{hook}")
                 self.release()
                 raise
+            finally:
+                if progress is not None:
+                    progress.alone = before
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._find_hooks()
@@ -234,9 +243,12 @@ def checked(callback: object) -> Callback:
 
 def acts(callback: Callback) -> bool:
     """Whether the hooks of `callback` are called in this process."""
-    if callback.everywhere or writes_here():
-        return True
-    return callback.saves_optimizer and divides_slots()
+    return writes_here() or acts_everywhere(callback)
+
+
+def acts_everywhere(callback: Callback) -> bool:
+    """Whether the hooks of `callback` are called on every rank."""
+    return callback.everywhere or (callback.saves_optimizer and divides_slots())
 
 
 def answers(callback: Callback, hook: str) -> bool:

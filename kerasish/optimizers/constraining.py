@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from kerasish.ops.basic.conversion import optimization_barrier
 from kerasish.tensor import Tensor, convert
 
-_NARROW = ("float16", "bfloat16")
+NARROW = ("float16", "bfloat16")
 
 
-def constrained(constraint: Any, value: Tensor) -> Tensor:
+def constrained(
+    constraint: Any, value: Tensor, join: Callable[[Tensor], Tensor] | None = None
+) -> Tensor:
     """Return a variable's new value within its constraint.
 
     Values of 16 bits are rounded before and after: an engine may join what stands beside them, and
@@ -18,8 +21,10 @@ def constrained(constraint: Any, value: Tensor) -> Tensor:
 
     Args:
         constraint: of the variable.
-        value: a whole new value.
+        value: a new value.
+        join: returns the whole of a value of which this rank has a segment; None: it is whole.
     """
-    if value.dtype not in _NARROW:
-        return convert(constraint(value))
-    return optimization_barrier(convert(constraint(optimization_barrier(value))))
+    narrow = value.dtype in NARROW
+    given = optimization_barrier(value) if narrow else value
+    result = convert(constraint(given if join is None else join(given)))
+    return optimization_barrier(result) if narrow else result

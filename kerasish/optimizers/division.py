@@ -22,7 +22,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kerasish import ops
-from kerasish.optimizers.constraining import constrained
+from kerasish.ops.basic.conversion import optimization_barrier
+from kerasish.optimizers.constraining import NARROW, constrained
 from kerasish.ranks import Group
 from kerasish.ranks.group import segments
 from kerasish.tensor import Tensor, Variable, convert, no_gradient, to_numpy, using_scope, wrap
@@ -47,18 +48,25 @@ class _Part(NamedTuple):
         """Return this segment of a tensor of the variable's shape."""
         return tensor if self.whole else ops.reshape(tensor, (-1,))[self.start : self.stop]
 
-    def join(self, tensor: Tensor) -> Tensor:
-        """Return the tensor of which every rank gives its segment."""
+    def join(self, tensor: Tensor, wide: bool = False) -> Tensor:
+        """Return the tensor of which every rank gives its segment.
+
+        Args:
+            tensor: the segment.
+            wide: send 16-bit numbers as float32: an engine that computes them so rounds none.
+        """
         if self.whole:
             return tensor
-        return ops.reshape(ops.all_gather(tensor, self.of.value.size), self.of.shape)
+        sent = ops.cast(tensor, "float32") if wide and tensor.dtype in NARROW else tensor
+        flat = ops.all_gather(sent, self.of.value.size)
+        return ops.cast(ops.reshape(flat, self.of.shape), tensor.dtype)
 
     def constrain(self, tensor: Tensor) -> Tensor:
         """Return this segment of the whole variable within its constraint."""
         constraint = self.of.constraint
         if constraint is None:
             return tensor
-        return self.cut(constrained(constraint, self.join(tensor)))
+        return self.cut(constrained(constraint, tensor, lambda x: self.join(x, wide=True)))
 
 
 class DividedSlot:
@@ -213,7 +221,8 @@ class Division:
             tensors: of the shapes of the segments.
             variables: the segments.
         """
-        return [self._of[v].join(t) for t, v in zip(tensors, variables)]
+        joined = [self._of[v].join(t, wide=True) for t, v in zip(tensors, variables)]
+        return [optimization_barrier(t) if t.dtype in NARROW else t for t in joined]
 
     def cut(self, tensors: Sequence[Tensor], variables: Sequence[Variable]) -> list[Tensor]:
         """Return this rank's segments of whole tensors; see `join`."""

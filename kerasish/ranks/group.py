@@ -48,6 +48,7 @@ class Progress:
         exchanges: exchanges with the other ranks begun since then, without those of native code.
         meetings: calls of all ranks (`Group.meet`) begun since then.
         meeting: the one that this rank waits in; "": none.
+        alone: what runs on this rank by itself, while the others do not; "": nothing.
     """
 
     kind: str = ""
@@ -59,6 +60,21 @@ class Progress:
     exchanges: int = 0
     meetings: int = 0
     meeting: str = ""
+    alone: str = ""
+
+    def check_together(self) -> None:
+        """Raise if what runs now runs on this rank alone: the others would never answer.
+
+        Raises:
+            RuntimeError: it does.
+        """
+        if self.alone:
+            raise RuntimeError(
+                f"{self.alone} runs on rank 0 alone (everywhere = False), and has made a call that "
+                "all ranks make together: fit, evaluate, predict, or the saving of an optimizer "
+                "whose slots they divide. Set everywhere = True, and let rank 0 alone write or "
+                "print."
+            )
 
     def __str__(self) -> str:
         if not self.kind:

@@ -97,6 +97,7 @@ class MpiGroup(Group):
     @contextmanager
     def _waiting(self) -> Iterator[None]:
         """Note that this process may wait for others: the watchdog looks at how long."""
+        self.progress.check_together()
         before = self.progress.since
         self.progress.exchanges += 1
         self.progress.since = before or time.monotonic()

@@ -16,7 +16,7 @@ from kerasish.optimizers.division import Division
 from kerasish.ranks import Alone
 
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_divided.py"
-FAST = ["bytes", "refused", "files", "resume"]
+FAST = ["essentials", "bytes", "refused", "files", "resume"]
 SLOW = [["options", "dtypes"], ["kinds"], ["switched", "callbacks", "sources", "one_rank"]]
 
 

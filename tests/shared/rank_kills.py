@@ -1,7 +1,8 @@
 """Kills ranks of a training at random, and starts it again on another number of ranks.
 
-As a program: `rank_kills.py train FOLDER` is the training; `rank_kills.py KILLS SEED FOLDER` the
-campaign, which prints what it did.
+Each start draws whether the ranks divide the optimizer's slots, too. As a program:
+`rank_kills.py train FOLDER divided` (or `whole`) is the training; `rank_kills.py KILLS SEED FOLDER`
+the campaign, which prints what it did.
 """
 
 from __future__ import annotations
@@ -23,12 +24,14 @@ ROOT = Path(__file__).parents[2]
 SHARDS = 4
 
 
-def train(folder: Path) -> None:
+def train(folder: Path, divided: bool) -> None:
     """Train slowly, with a state after every batch; write the digest at the end."""
     import rank_models as models
 
     keras.distribution.initialize(timeout=60)
-    keras.distribution.set_distribution(keras.distribution.DataParallel(shards=SHARDS))
+    keras.distribution.set_distribution(
+        keras.distribution.DataParallel(shards=SHARDS, shard_optimizer=divided)
+    )
     group = current_group()
 
     class Slow(keras.callbacks.Callback):
@@ -50,14 +53,14 @@ def train(folder: Path) -> None:
         (folder / "digest").write_text(result[0])
 
 
-def start(ranks: int, folder: Path) -> subprocess.Popen[str]:
+def start(ranks: int, folder: Path, divided: bool) -> subprocess.Popen[str]:
     root = hasattr(os, "geteuid") and os.geteuid() == 0
     environment = {**os.environ, **launch.environment(99, {}, 1, root), "OMP_NUM_THREADS": "1"}
     environment["PYTHONPATH"] = f"{ROOT}{os.pathsep}{ROOT / 'tests' / 'shared'}"
     command = [launch.find_mpiexec(), "-n", str(ranks), sys.executable, __file__]
     return subprocess.Popen(
-        [*command, "train", str(folder)], env=environment, text=True,
-        stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+        [*command, "train", str(folder), "divided" if divided else "whole"],
+        env=environment, text=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
     )  # fmt: skip
 
 
@@ -70,7 +73,7 @@ def campaign(kills: int, seed: int, folder: Path) -> dict[str, Any]:
     draw = random.Random(seed)
     whole = folder / "whole"
     whole.mkdir(parents=True)
-    job = start(1, whole)
+    job = start(1, whole, False)
     output = job.communicate(timeout=120)[0]
     assert job.returncode == 0, output
     wanted = (whole / "digest").read_text()
@@ -81,11 +84,11 @@ def campaign(kills: int, seed: int, folder: Path) -> dict[str, Any]:
         (cut / "slow").touch()
         trainings += 1
         while not (cut / "digest").exists():
-            ranks = draw.choice([1, 2, 4])
+            ranks, divided = draw.choice([1, 2, 4]), draw.random() < 0.5
             for path in cut.glob("process-*"):
                 path.unlink()
-            job = start(ranks, cut)
-            ranks_used.append(ranks)
+            job = start(ranks, cut, divided)
+            ranks_used.append(f"{ranks} divided" if divided else f"{ranks}")
             victim = cut / f"process-{draw.randrange(ranks)}"
             last = done >= kills
             deadline = time.monotonic() + 60
@@ -104,6 +107,6 @@ def campaign(kills: int, seed: int, folder: Path) -> dict[str, Any]:
 
 if __name__ == "__main__":
     if sys.argv[1] == "train":
-        train(Path(sys.argv[2]))
+        train(Path(sys.argv[2]), sys.argv[3] == "divided")
     else:
         print(campaign(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3])))

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import kerasish as keras
+from kerasish.optimizers.division import gathered
 from kerasish.ranks import Sharding, current_group, set_sharding
 
 L = keras.layers
@@ -75,9 +76,10 @@ def compiled(name: str, **options: Any) -> Any:
 
 
 def digest(model: Any, history: Any) -> str:
-    """Return a text that is equal for trainings of equal bits."""
-    variables = [*model.variables, *model.optimizer.variables]
-    arrays = b"".join(np.asarray(v.numpy()).tobytes() for v in variables)
+    """Return a text that is equal for trainings of equal bits; all ranks call it together."""
+    with gathered(model.optimizer, "digest()", everywhere=True):
+        variables = [*model.variables, *model.optimizer.whole_variables]
+        arrays = b"".join(np.asarray(v.numpy()).tobytes() for v in variables)
     return hashlib.sha256(arrays + repr(history.history).encode()).hexdigest()[:16]
 
 

@@ -53,6 +53,7 @@ class ShardedStep(CompiledStep):
         rows, own = batch_size_of(args[0]), list(args)
         cut = self._cuts(args[0])
         if cut:
+            self.sharding.group.progress.check_together()
             self.sharding.group.progress.begun += 1
             start, stop = self.sharding.block(rows)
             own = [tree.map_structure(_cut(start, stop), a) for a in args]
