@@ -75,15 +75,16 @@ def make_network() -> keras.Model:
     )  # fmt: skip
 
 
-def draw(x: np.ndarray, rows: list[tuple[str, np.ndarray, np.ndarray]], picture: str) -> None:
+def draw(rows: list[tuple[str, np.ndarray, np.ndarray]], picture: str) -> None:
     figure, axes = plt.subplots(len(rows), 10, figsize=(10, 1.35 * len(rows)), layout="constrained")
     for (title, pictures, read), line in zip(rows, axes):
         for digit, (ax, shown, result) in enumerate(zip(line, pictures, read)):
             ax.imshow(shown[..., 0], cmap="gray_r", vmin=0, vmax=1)
             color = "black" if result == digit else "crimson"
-            ax.set_title(f"is {digit}, read {result}", fontsize=8, color=color)
+            ax.set_title(f"read {result}", fontsize=8, color=color)
             ax.set(xticks=[], yticks=[])
         line[0].set_ylabel(title, fontsize=8)
+    figure.suptitle("Digits before and after small changes that are to fool a network")
     figure.savefig(picture, dpi=110)
 
 
@@ -93,7 +94,7 @@ def main(picture: str = "custom_train_step.png") -> None:
     x, x_test = (a[..., None].astype("float32") / 16 for a in (x, x_test))
     first = np.array([np.flatnonzero(y_test == digit)[0] for digit in range(10)])
     print(f"share of held-out digits read rightly, and with pixels moved by {LITTLE}:")
-    rows = [("originals", x_test[first], np.arange(10))]
+    rows = []
     for name, wrap in (("ordinary", lambda network: network), ("wary", Wary)):
         network = make_network()
         model = wrap(network)
@@ -104,8 +105,9 @@ def main(picture: str = "custom_train_step.png") -> None:
         fooling = ops.convert_to_numpy(fool(network, x_test, y_test))
         plain, moved = (network.predict(a, verbose=0).argmax(1) for a in (x_test, fooling))
         print(f"  {name:<9} {np.mean(plain == y_test):.3f}   {np.mean(moved == y_test):.3f}")
-        rows.append((f"moved to fool\nthe {name} one", fooling[first], moved[first]))
-    draw(x_test, rows, picture)
+        rows.append((f"original,\n{name} network", x_test[first], plain[first]))
+        rows.append((f"changed,\n{name} network", fooling[first], moved[first]))
+    draw(rows, picture)
     print(f"picture: {picture}")
 
 
