@@ -106,14 +106,16 @@ def make_data(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def draw(album: Album, x: np.ndarray, y: np.ndarray, picture: str) -> None:
-    figure, axes = plt.subplots(1, len(album.curves), figsize=(12, 3.6), layout="constrained",
+    figure, axes = plt.subplots(1, len(album.curves), figsize=(12, 4), layout="constrained",
                                 sharey=True)  # fmt: skip
     for ax, (epoch, curves) in zip(axes, album.curves.items()):
         ax.scatter(x, y, s=4, color="gray", alpha=0.5)
         for curve, share in zip(curves.T, SHARES):
             ax.plot(album.x, curve, label=f"{share:.0%} lie below")
-        ax.set_title(f"epoch {epoch}")
+        ax.set(title=f"epoch {epoch}", xlabel="x")
+    axes[0].set_ylabel("y")
     axes[0].legend(loc="lower left", fontsize=8)
+    figure.suptitle("Curves below which a tenth, half and nine tenths of the points are to lie")
     figure.savefig(picture, dpi=110)
 
 

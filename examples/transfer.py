@@ -1,12 +1,13 @@
 """Transfer learning and fine-tuning with few images
 =================================================
 
-What a network has learned from many pictures helps it with strange ones of which it sees few.
+What a network has learned from many images helps it with images of another kind, of which there are
+few.
 
-A network learns the ten digits from 1,437 clean pictures. Then there is a second scanner, whose
-pictures are pale, striped and noisy, and only three labeled pictures of each digit from it. The
-rivals: a network that learns from these 30 alone; the old one as it is; its convolutions, frozen,
-below a new last layer; and all of it, trained on gently.
+A network learns the ten digits from 1,437 clean images. Then there is a second scanner. Its images
+are pale, striped and noisy, and only three of each digit are labeled. Four ways are compared:
+a network that learns from these 30 alone; the old one as it is; its convolutions, frozen, below a
+new last layer; and all of it, trained further at a small rate.
 Shows: using a part of a model in another one, get_weights and set_weights, trainable = False,
 fine-tuning at a small rate.
 
@@ -30,18 +31,20 @@ from kerasish import layers
 FEW, TURNS = 3, 5
 
 
-def make_eye() -> keras.Model:
-    """Return the part that looks at pictures."""
+def make_features() -> keras.Model:
+    """Return the part that turns images into features."""
     return keras.Sequential(
         [keras.Input((8, 8, 1)), layers.Rescaling(1 / 16),
          layers.Conv2D(32, 3, activation="relu"), layers.Conv2D(32, 3, activation="relu"),
          layers.MaxPooling2D(), layers.Flatten()],
-        name="eye",
+        name="features",
     )  # fmt: skip
 
 
-def add_head(eye: keras.Model, rate: float) -> keras.Model:
-    model = keras.Sequential([eye, layers.Dropout(0.3), layers.Dense(10, activation="softmax")])
+def add_head(features: keras.Model, rate: float) -> keras.Model:
+    model = keras.Sequential(
+        [features, layers.Dropout(0.3), layers.Dense(10, activation="softmax")]
+    )
     model.compile(
         keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"]
     )
@@ -49,7 +52,7 @@ def add_head(eye: keras.Model, rate: float) -> keras.Model:
 
 
 def scan_badly(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the pictures as the second scanner sees them."""
+    """Return the images as the second scanner sees them."""
     stripes = 5 * (np.arange(8) % 3 == 0)[None, :, None, None]
     return (0.5 * x + stripes + rng.normal(scale=2.0, size=x.shape)).astype("float32")
 
@@ -59,22 +62,26 @@ def learn(model: keras.Model, x: np.ndarray, y: np.ndarray, epochs: int) -> None
 
 
 def with_weights(weights: list[np.ndarray]) -> keras.Model:
-    """Return an eye that sees as the one whose weights these were."""
-    eye = make_eye()
-    eye.set_weights(weights)
-    return eye
+    """Return new features with these weights."""
+    features = make_features()
+    features.set_weights(weights)
+    return features
 
 
 def draw(
     clean: np.ndarray, strange: np.ndarray, table: dict[str, list[float]], picture: str
 ) -> None:
     """Draw digits of both scanners, and the accuracies."""
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(11, 4), layout="constrained", width_ratios=(1, 1.3)
-    )
-    rows = [np.hstack([image[..., 0] for image in images[:6]]) for images in (clean, strange)]
-    left.imshow(np.vstack(rows), cmap="gray_r")
-    left.set(title="Clean digits, and the second scanner", xticks=[], yticks=[])
+    figure = plt.figure(figsize=(11, 3.6), layout="constrained")
+    left, part = figure.subfigures(1, 2, width_ratios=(1, 1.2))
+    right = part.subplots()
+    axes = left.subplots(2, 5)
+    for title, images, line in zip(("clean", "second scanner"), (clean, strange), axes):
+        for image, ax in zip(images, line):
+            ax.imshow(image[..., 0], cmap="gray_r")
+            ax.set(xticks=[], yticks=[])
+        line[0].set_ylabel(title)
+    left.suptitle("The same digits from both scanners", fontsize=12)
     names = list(table)[::-1]
     means, spreads = ([f(table[name]) for name in names] for f in (np.mean, np.std))
     right.barh(names, means, xerr=spreads, capsize=3)
@@ -92,10 +99,10 @@ def main(picture: str = "transfer.png") -> None:
     x, x_test = x[..., None].astype("float32"), x_test[..., None].astype("float32")
     strange, strange_test = scan_badly(x, rng), scan_badly(x_test, rng)
 
-    eye = make_eye()
-    old = add_head(eye, 0.003)
+    features = make_features()
+    old = add_head(features, 0.003)
     learn(old, x, y, epochs=12)
-    print(f"clean pictures, many of them: {old.evaluate(x_test, y_test, verbose=0)[1]:.3f}")
+    print(f"clean images, many of them: {old.evaluate(x_test, y_test, verbose=0)[1]:.3f}")
 
     table: dict[str, list[float]] = {}
 
@@ -109,23 +116,23 @@ def main(picture: str = "transfer.png") -> None:
         )
         judge("the old network as it is", old)
 
-        fresh = add_head(make_eye(), 0.003)
+        fresh = add_head(make_features(), 0.003)
         learn(fresh, strange[few], y[few], epochs=60)
         judge("from the few alone", fresh)
 
-        copy = with_weights(eye.get_weights())
+        copy = with_weights(features.get_weights())
         copy.trainable = False
         model = add_head(copy, 0.003)
         learn(model, strange[few], y[few], epochs=60)
-        judge("frozen eye, new head", model)
+        judge("frozen, new last layer", model)
 
-        copy = with_weights(eye.get_weights())
+        copy = with_weights(features.get_weights())
         model = add_head(copy, 0.001)
         model.layers[-1].set_weights(old.layers[-1].get_weights())
         learn(model, strange[few], y[few], epochs=60)
-        judge("all of it, gently", model)
+        judge("all of it, small rate", model)
 
-    print(f"strange pictures, {FEW} of each digit to learn from, {TURNS} draws of these:")
+    print(f"second scanner, {FEW} of each digit to learn from, {TURNS} draws of these:")
     for name, result in table.items():
         print(f"  {name:<25} {np.mean(result):.3f} ± {np.std(result):.3f}")
     draw(x_test, strange_test, table, picture)

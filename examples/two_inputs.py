@@ -64,7 +64,9 @@ def draw(inputs: dict, targets: dict, said: np.ndarray, picture: str) -> None:
         mine = inputs["sign"][:, 0] == sign
         ax.scatter(targets["result"][mine], said[mine], s=9, alpha=0.6, label=sign)
     ax.axline((0, 0), slope=1, color="gray", linewidth=0.8)
-    ax.set(xlabel="right result", ylabel="the network's", title="Pairs of digits never seen")
+    ax.set(
+        xlabel="right result", ylabel="result of the network", title="Pairs of digits never seen"
+    )
     ax.legend()
     figure.savefig(picture, dpi=110)
 

@@ -46,7 +46,7 @@ GOALS = {
         ({"right": "larger or not, right:"}, "right > 0.9"),
     ],
     "transfer": [
-        ({"old": "network as it is", "few": "few alone", "both": "all of it, gently"},
+        ({"old": "network as it is", "few": "few alone", "both": "all of it, small rate"},
          "both > few + 0.1 and both > old + 0.1"),
     ],
     "custom_train_step": [
@@ -113,7 +113,7 @@ GOALS = {
          "both > max(tuned, augmented) + 0.05 and tuned > neither + 0.2"),
     ],
     "fine_tuning_small": [
-        ({"head": "new last layer alone:", "lora": "with LoRA:"}, "lora > max(head, 0.9)"),
+        ({"head": "new last layer alone:", "lora": "with LoRA:"}, "lora > max(head + 0.02, 0.85)"),
         # accuracy, KiB, milliseconds
         ({"whole": "float32", "int8": "int8", "int4": "int4"},
          "min(int8[0], int4[0]) > whole[0] - 0.03 and "
@@ -137,9 +137,12 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run an example in a process and folder of its own, with the package that is under test."""
     package = str(Path(kerasish.__file__).parent.parent)
+    # Threads that wait for each other take many times as long where other tests use the cores, too.
+    threads = {"OMP_NUM_THREADS": "1"} if "PYTEST_XDIST_WORKER" in os.environ else {}
     return subprocess.run(
         [sys.executable, "-W", "error", str(script), *arguments], cwd=folder,
-        env={**os.environ, "PYTHONPATH": package, "PYTHONUTF8": "1", "MPLBACKEND": "Agg"},
+        env={**os.environ, **threads, "PYTHONPATH": package, "PYTHONUTF8": "1",
+             "MPLBACKEND": "Agg"},
         capture_output=True, text=True, encoding="utf-8", timeout=300,
     )  # fmt: skip
 
