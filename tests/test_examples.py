@@ -50,8 +50,8 @@ GOALS = {
          "both > few + 0.1 and both > old + 0.1"),
     ],
     "custom_train_step": [
-        ({"ordinary": "ordinary", "wary": "wary"},
-         "min(ordinary[0], wary[0]) > 0.95 and wary[1] > ordinary[1] + 0.2"),
+        ({"ordinary": "ordinary", "robust": "robust"},
+         "min(ordinary[0], robust[0]) > 0.95 and robust[1] > ordinary[1] + 0.2"),
     ],
     "custom_parts": [
         ({"low": "wanted 0.10   found", "middle": "wanted 0.50   found",
