@@ -54,6 +54,7 @@ def draw(looking: keras.Model, words: list[str], picture: str) -> None:
         ax.set_xticks(range(n), list(word))
         ax.set_yticks(range(n), list(word[::-1]))
         ax.set(xlabel="letter looked at", ylabel="letter said")
+    figure.suptitle("Weights of the attention while a word is reversed")
     figure.savefig(picture, dpi=110)
 
 

@@ -75,7 +75,7 @@ print(f"  autoencoder  {error:.4f}")
 # The map
 # -------
 # On the left, where the encoder puts held-out digits. On the right, what the decoder draws at the
-# points of a grid over the same region.
+# points of a grid over the same region. Each tile is centered at its point.
 
 places = encoder.predict(x_test, verbose=0)
 low, high = np.quantile(places, [0.02, 0.98], axis=0)
@@ -85,15 +85,19 @@ grid = np.array([(i, j) for j in up for i in across], "float32")
 tiles = decoder.predict(grid, verbose=0).reshape(count, count, 8, 8)
 tiles = np.pad(tiles, [(0, 0), (0, 0), (1, 1), (1, 1)])  # a margin between neighbors
 image = tiles[::-1].transpose(0, 2, 1, 3).reshape(count * 10, count * 10)
+half = (high - low) / (count - 1) / 2  # a tile reaches half a step beyond its point
+(left_end, bottom), (right_end, top) = low - half, high + half
 
-figure, (left, right) = plt.subplots(1, 2, figsize=(12, 5.4), layout="constrained")
+figure, (left, right) = plt.subplots(1, 2, figsize=(12, 6), layout="constrained")
 points = left.scatter(*places.T, c=y_test, cmap="tab10", s=12)
 left.legend(*points.legend_elements(), title="digit", fontsize=8)
 left.set(
     title="Held-out digits on the map", xlabel="first number", ylabel="second number",
-    xlim=(low[0], high[0]), ylim=(low[1], high[1]),
+    xlim=(left_end, right_end), ylim=(bottom, top),
 )  # fmt: skip
-right.imshow(image, cmap="gray_r", extent=(low[0], high[0], low[1], high[1]), aspect="auto")
+right.imshow(image, cmap="gray_r", extent=(left_end, right_end, bottom, top))
+for ax in (left, right):
+    ax.set_aspect((right_end - left_end) / (top - bottom))  # square, and so are the tiles
 right.set(title="What the decoder draws there", xlabel="first number", ylabel="second number")
 
 picture = sys.argv[1] if len(sys.argv) > 1 else "autoencoder.png"

@@ -3,9 +3,9 @@
 
 A layer, a loss, a metric and a callback of one's own: how sure may one be of a forecast?
 
-The data scatter more on the right than on the left. Instead of one curve the network draws three:
-below the first should lie a tenth of the points, below the second half of them, below the third
-nine tenths. The pinball loss asks for just that (Koenker and Bassett, Regression Quantiles, 1978).
+The data scatter more on the right than on the left. Instead of one curve the network gives three: a
+tenth of the points should lie below the first, half of them below the second, nine tenths below the
+third. The pinball loss demands that (Koenker and Bassett, Regression Quantiles, 1978).
 Shows: add_weight, a Loss, a Metric with state, a Callback, and that all of them go into a file and
 come back.
 
@@ -28,7 +28,30 @@ except ImportError:
 import kerasish as keras
 from kerasish import layers, ops
 
+keras.utils.set_random_seed(0)
 SHARES = (0.1, 0.5, 0.9)
+
+# %%
+# The data
+# --------
+# A sine, with noise that grows from left to right.
+
+
+def make_data(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(seed)
+    x = rng.uniform(-3, 3, (count, 1))
+    y = np.sin(2 * x) + rng.normal(size=x.shape) * (0.1 + 0.15 * (x + 3))
+    return x.astype("float32"), y.astype("float32")
+
+
+x, y = make_data(1500, seed=0)
+x_test, y_test = make_data(1000, seed=1)
+
+# %%
+# A layer
+# -------
+# `build` makes the weights once the shape of the input is known, `call` computes with `ops`. The
+# config is the constructor's arguments; a registered class can be saved in a model's file.
 
 
 @keras.saving.register_keras_serializable("examples")
@@ -48,6 +71,12 @@ class Bumps(layers.Layer):
         return ops.exp(-ops.square(self.width * (x - self.center)))
 
 
+# %%
+# A loss
+# ------
+# It returns one number per row.
+
+
 @keras.saving.register_keras_serializable("examples")
 class Pinball(keras.losses.Loss):
     """share * (y - q) above the curve q, (1 - share) * (q - y) below it; the mean of all shares."""
@@ -62,6 +91,12 @@ class Pinball(keras.losses.Loss):
 
     def get_config(self):
         return {**super().get_config(), "shares": self.shares}
+
+
+# %%
+# A metric
+# --------
+# Its variables are set to zero before each epoch, `update_state` sees each batch.
 
 
 @keras.saving.register_keras_serializable("examples")
@@ -83,6 +118,12 @@ class Coverage(keras.metrics.Metric):
         return self.inside / ops.maximum(self.seen, 1.0)
 
 
+# %%
+# A callback
+# ----------
+# It keeps what the model predicts after some epochs, for the picture.
+
+
 class Album(keras.callbacks.Callback):
     """Keeps the curves of some epochs."""
 
@@ -98,45 +139,39 @@ class Album(keras.callbacks.Callback):
                   f"between the curves {logs['coverage']:.2f}")  # fmt: skip
 
 
-def make_data(count: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(-3, 3, (count, 1))
-    y = np.sin(2 * x) + rng.normal(size=x.shape) * (0.1 + 0.15 * (x + 3))
-    return x.astype("float32"), y.astype("float32")
+# %%
+# Training, and a file
+# --------------------
+# All four parts are used like those that kerasish brings. The saved model holds the layer and the
+# loss by their registered names, and is read back without more being said.
 
+model = keras.Sequential([keras.Input((1,)), Bumps(24), layers.Dense(len(SHARES))])
+model.compile(keras.optimizers.Adam(0.01), Pinball(), metrics=[Coverage()])
+album = Album(np.linspace(-3, 3, 200, dtype="float32")[:, None], epochs=(1, 10, 100))
+model.fit(x, y, epochs=100, verbose=0, callbacks=[album])
 
-def draw(album: Album, x: np.ndarray, y: np.ndarray, picture: str) -> None:
-    figure, axes = plt.subplots(1, len(album.curves), figsize=(12, 3.6), layout="constrained",
-                                sharey=True)  # fmt: skip
-    for ax, (epoch, curves) in zip(axes, album.curves.items()):
-        ax.scatter(x, y, s=4, color="gray", alpha=0.5)
-        for curve, share in zip(curves.T, SHARES):
-            ax.plot(album.x, curve, label=f"{share:.0%} lie below")
-        ax.set_title(f"epoch {epoch}")
-    axes[0].legend(loc="lower left", fontsize=8)
-    figure.savefig(picture, dpi=110)
+with tempfile.TemporaryDirectory() as folder:
+    path = Path(folder, "quantiles.keras")
+    model.save(path)
+    again = keras.models.load_model(path)
+below = np.mean(y_test < again.predict(x_test, verbose=0), axis=0)
+print("new points below each curve, by the model read back from its file:")
+for share, result in zip(SHARES, below):
+    print(f"  wanted {share:.2f}   found {result:.2f}")
 
+# %%
+# The curves after 1, 10 and 100 epochs. Their distance follows the noise.
 
-def main(picture: str = "custom_parts.png") -> None:
-    keras.utils.set_random_seed(0)
-    x, y = make_data(1500, seed=0)
-    x_test, y_test = make_data(1000, seed=1)
-    model = keras.Sequential([keras.Input((1,)), Bumps(24), layers.Dense(len(SHARES))])
-    model.compile(keras.optimizers.Adam(0.01), Pinball(), metrics=[Coverage()])
-    album = Album(np.linspace(-3, 3, 200, dtype="float32")[:, None], epochs=(1, 10, 100))
-    model.fit(x, y, epochs=100, verbose=0, callbacks=[album])
+figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained", sharey=True)
+for ax, (epoch, curves) in zip(axes, album.curves.items()):
+    ax.scatter(x, y, s=4, color="gray", alpha=0.5)
+    for curve, share in zip(curves.T, SHARES):
+        ax.plot(album.x, curve, label=f"{share:.0%} lie below")
+    ax.set(title=f"epoch {epoch}", xlabel="x")
+axes[0].set_ylabel("y")
+axes[0].legend(loc="lower left", fontsize=8)
+figure.suptitle("Curves below which a tenth, half and nine tenths of the points are to lie")
 
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder, "quantiles.keras")
-        model.save(path)
-        again = keras.models.load_model(path)
-    below = np.mean(y_test < again.predict(x_test, verbose=0), axis=0)
-    print("new points below each curve, by the model read back from its file:")
-    for share, result in zip(SHARES, below):
-        print(f"  wanted {share:.2f}   found {result:.2f}")
-    draw(album, x, y, picture)
-    print(f"picture: {picture}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+picture = sys.argv[1] if len(sys.argv) > 1 else "custom_parts.png"
+figure.savefig(picture, dpi=110)
+print(f"picture: {picture}")

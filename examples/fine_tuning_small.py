@@ -62,8 +62,8 @@ new, new_test = scan(x), scan(x_test)
 # %%
 # A pretrained network
 # --------------------
-# Usually one takes `weights="imagenet"`. To need no download, the example trains a network for a
-# few epochs, and saves its weights to a file. From here on it starts as with any such file.
+# Usually one takes `weights="imagenet"`. To need no download, the example trains a network for
+# two epochs, and saves its weights to a file. From here on it starts as with any such file.
 
 
 def make_base(weights: str | None = None) -> keras.Model:
@@ -85,7 +85,7 @@ def accuracy(model: keras.Model, images) -> float:
 
 base = make_base()
 model = keras.Sequential([base, layers.Dense(10)])
-train(model, x, y, 0.001, 3)
+train(model, x, y, 0.001, 2)
 print(f"pretrained, digits of its own scanner: {accuracy(model, x_test):.3f}")
 print(f"pretrained, the other scanner:         {accuracy(model, new_test):.3f}")
 base.save_weights(files / "pretrained.weights.h5")
@@ -99,7 +99,7 @@ base.save_weights(files / "pretrained.weights.h5")
 base = make_base(str(files / "pretrained.weights.h5"))
 base.trainable = False
 model = keras.Sequential([base, layers.Dense(10)])
-train(model, new, y, 0.003, 2)
+train(model, new, y, 0.005, 1)
 print(f"new last layer alone: {accuracy(model, new_test):.3f}")
 
 # %%
@@ -117,7 +117,7 @@ for layer in base.layers:
         layer.trainable = False
 trained = sum(int(np.prod(v.shape)) for v in model.trainable_variables)
 print(f"LoRA trains {trained:,} of {model.count_params():,} weights")
-train(model, new, y, 0.004, 3)
+train(model, new, y, 0.005, 2)
 print(f"with LoRA: {accuracy(model, new_test):.3f}")
 model.save_weights(files / "tuned.weights.h5")
 

@@ -27,6 +27,14 @@ except ImportError:
 import kerasish as keras
 from kerasish import layers
 
+keras.utils.set_random_seed(0)
+
+# %%
+# The data
+# --------
+# Sizes are texts with and without units, cities are spelled in several ways, rooms are missing, and
+# the extras are lists.
+
 CITIES = {"Berlin": 14.0, "Leipzig": 8.5, "Munich": 21.0, "Kiel": 10.5}
 EXTRAS = {"balcony": 60.0, "garden": 110.0, "kitchen": 45.0, "lift": 30.0, "cellar": 15.0}
 
@@ -50,6 +58,16 @@ def make_rows(count: int, seed: int) -> list[dict]:
             }
         )
     return rows
+
+
+rows, rows_test = make_rows(3000, seed=0), make_rows(500, seed=1)
+print("as they come:", *rows[:3], sep="\n  ")
+
+# %%
+# From records to arrays
+# ----------------------
+# A missing number becomes two: 0, and a 1 that says that it is missing. So the network can learn
+# what to expect then. Lists are padded to the same length.
 
 
 def number_in(text: object) -> float:
@@ -76,6 +94,17 @@ def to_inputs(rows: list[dict]) -> dict[str, np.ndarray]:
     }
 
 
+inputs, inputs_test = to_inputs(rows), to_inputs(rows_test)
+rent, rent_test = (
+    np.array([[number_in(r["rent"])] for r in many], "float32") for many in (rows, rows_test)
+)
+
+# %%
+# The model
+# ---------
+# The lookup learns the cities from the data, the normalization the means and spreads.
+
+
 def make_model(inputs: dict[str, np.ndarray]) -> keras.Model:
     city = keras.Input((1,), dtype="string", name="city")
     numbers = {name: keras.Input((2,), name=name) for name in ("size", "rooms")}
@@ -97,50 +126,48 @@ def make_model(inputs: dict[str, np.ndarray]) -> keras.Model:
     return keras.Model([city, *numbers.values(), extras], layers.Dense(1)(x))
 
 
-def draw(rent: np.ndarray, said: np.ndarray, known: np.ndarray, picture: str) -> None:
-    """Draw predicted rents over true ones, flats without a size in another color."""
-    figure, axes = plt.subplots(figsize=(6, 6), layout="constrained")
-    for rows, label, color in ((known, "size known", "C0"), (~known, "size missing", "C1")):
-        axes.scatter(rent[rows], said[rows], s=12, alpha=0.6, label=label, color=color)
-    axes.axline((500, 500), slope=1, color="gray", linestyle=":")
-    axes.set(title="Rents of held-out flats", xlabel="true rent, EUR", ylabel="predicted rent, EUR")
-    axes.legend()
-    figure.savefig(picture, dpi=110)
+model = make_model(inputs)
+rate = keras.optimizers.schedules.CosineDecay(0.01, 30 * len(rows) // 64)
+model.compile(keras.optimizers.Adam(rate), "mae")
 
+# %%
+# Without all that work, `fit` says what is wrong:
 
-def main(picture: str = "messy_data.png") -> None:
-    keras.utils.set_random_seed(0)
-    rows, rows_test = make_rows(3000, seed=0), make_rows(500, seed=1)
-    print("as they come:", *rows[:3], sep="\n  ")
-    rent, rent_test = (
-        np.array([[number_in(r["rent"])] for r in many], "float32") for many in (rows, rows_test)
-    )
-    inputs, inputs_test = to_inputs(rows), to_inputs(rows_test)
-    model = make_model(inputs)
-    mean, spread = rent.mean(), rent.std()
-    rate = keras.optimizers.schedules.CosineDecay(0.01, 30 * len(rows) // 64)
-    model.compile(keras.optimizers.Adam(rate), "mae")
+try:
+    model.fit({**inputs, "size": np.array([r["size"] for r in rows])}, rent, verbose=0)
+except (TypeError, ValueError) as error:
+    print(f"the sizes as they came: {type(error).__name__}: {error}")
 
-    try:  # what happens without all that work
-        model.fit({**inputs, "size": np.array([r["size"] for r in rows])}, rent, verbose=0)
-    except (TypeError, ValueError) as error:
-        print(f"\nthe sizes as they came: {type(error).__name__}: {error}")
+# %%
+# Training and evaluation
+# -----------------------
+# The rents are scaled to a mean of 0 and a spread of 1, and the predictions are scaled back.
 
-    model.fit(inputs, (rent - mean) / spread, batch_size=64, epochs=30, verbose=0)
-    said = model.predict(inputs_test, verbose=0) * spread + mean
-    error = np.abs(said - rent_test)
-    known = inputs_test["size"][:, 1] == 0
-    print("\nmean error of the rent of flats never seen, in EUR:")
-    print(f"  always the mean rent     {np.abs(mean - rent_test).mean():6.1f}")
-    print(f"  network, size known      {error[known].mean():6.1f}")
-    print(f"  network, size missing    {error[~known].mean():6.1f}")
+mean, spread = rent.mean(), rent.std()
+model.fit(inputs, (rent - mean) / spread, batch_size=64, epochs=30, verbose=0)
+predicted = model.predict(inputs_test, verbose=0) * spread + mean
+error = np.abs(predicted - rent_test)
+known = inputs_test["size"][:, 1] == 0
+print("mean error of the rent of flats never seen, in EUR:")
+print(f"  always the mean rent     {np.abs(mean - rent_test).mean():6.1f}")
+print(f"  network, size known      {error[known].mean():6.1f}")
+print(f"  network, size missing    {error[~known].mean():6.1f}")
 
-    new = {"city": "MUNICH", "size": "41 sqm", "rooms": None, "extras": ["balcony"], "rent": ""}
-    guess = model.predict(to_inputs([new]), verbose=0)[0, 0] * spread + mean
-    print(f"\n{new['size']} in {new['city'].title()} with a balcony: {guess:.0f} EUR")
-    draw(rent_test, said, known, picture)
-    print(f"picture: {picture}")
+new = {"city": "MUNICH", "size": "41 sqm", "rooms": None, "extras": ["balcony"], "rent": ""}
+guess = model.predict(to_inputs([new]), verbose=0)[0, 0] * spread + mean
+print(f"{new['size']} in {new['city'].title()} with a balcony: {guess:.0f} EUR")
 
+# %%
+# Predicted rents over true ones. Where the size is missing, the number of rooms has to do; where
+# both are, the rent can hardly be known.
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+figure, ax = plt.subplots(figsize=(6, 6), layout="constrained")
+for flats, label, color in ((known, "size known", "C0"), (~known, "size missing", "C1")):
+    ax.scatter(rent_test[flats], predicted[flats], s=12, alpha=0.6, label=label, color=color)
+ax.axline((500, 500), slope=1, color="gray", linestyle=":")
+ax.set(title="Rents of held-out flats", xlabel="true rent, EUR", ylabel="predicted rent, EUR")
+ax.legend()
+
+picture = sys.argv[1] if len(sys.argv) > 1 else "messy_data.png"
+figure.savefig(picture, dpi=110)
+print(f"picture: {picture}")

@@ -3,7 +3,8 @@
 
 Define-by-run: a small robot learns the way through a maze, by trial and error.
 
-No model, no compile, no fit: tensors, a loss, backward(), and an optimizer. Every step is plain
+No model, no compile, no fit: tensors, a loss, backward(), and an optimizer. Each game starts at a
+random place, so that the robot gets to know the whole maze. Every step is plain
 Python, with its ifs and loops, and could be stopped with pdb. The network guesses, for a place and
 each of four moves, how much reward is still to come; the robot mostly does what looks best.
 (Watkins, Learning from Delayed Rewards, 1989; Mnih et al., Playing Atari, 2013, for the memory.)
@@ -42,7 +43,7 @@ WALL = np.array([[c == "#" for c in row] for row in MAZE])
 START, GOAL = (0, 0), (7, 7)
 MOVES = [(-1, 0), (0, 1), (1, 0), (0, -1)]
 DISCOUNT = 0.95
-GAMES, MOST = 120, 200
+GAMES, MOST = 250, 200
 
 rng = np.random.default_rng(0)
 
@@ -54,6 +55,23 @@ def act(place: tuple[int, int], move: int) -> tuple[tuple[int, int], float, bool
     if not inside or WALL[row, column]:
         return place, -0.3, False  # that hurt
     return (row, column), (1.0 if (row, column) == GOAL else -0.02), (row, column) == GOAL
+
+
+def count_moves() -> dict[tuple[int, int], int]:
+    """Return for each free place the fewest moves to the goal (breadth-first search)."""
+    fewest, queue = {GOAL: 0}, deque([GOAL])
+    while queue:
+        row, column = queue.popleft()
+        for down, across in MOVES:
+            place = row + down, column + across
+            inside = 0 <= place[0] < SIZE and 0 <= place[1] < SIZE
+            if inside and not WALL[place] and place not in fewest:
+                fewest[place] = fewest[row, column] + 1
+                queue.append(place)
+    return fewest
+
+
+FEWEST = count_moves()
 
 
 def see(places: list[tuple[int, int]]) -> np.ndarray:
@@ -100,9 +118,8 @@ def learn(network: Network, slow: Network, optimizer, memory: deque) -> float:
     return float(loss)
 
 
-def play(network: Network, curiosity: float, after_move=None) -> int:
-    """Walk until the goal, or MOST moves; return how many it took."""
-    place = START
+def play(network: Network, curiosity: float, place: tuple[int, int], after_move=None) -> int:
+    """Walk from a place to the goal, or MOST moves; return how many it took."""
     for count in range(1, MOST + 1):
         if rng.random() < curiosity:
             move = int(rng.integers(4))
@@ -118,27 +135,29 @@ def play(network: Network, curiosity: float, after_move=None) -> int:
     return MOST
 
 
-def draw(network: Network, lengths: list[int], picture: str) -> None:
+def draw(network: Network, detours: list[int], picture: str) -> None:
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-    games = np.arange(1, len(lengths) + 1)
-    left.plot(games, lengths, ".", color="gray", label="one game")
-    means = np.convolve(lengths, np.ones(15) / 15, "valid")
-    left.plot(games[14:], means, label="mean of the last 15")
-    left.set(title="Moves to the goal", xlabel="game", ylabel="moves")
+    games = np.arange(1, len(detours) + 1)
+    left.plot(games, detours, ".", color="gray", label="one game")
+    means = np.convolve(detours, np.ones(15) / 15, "valid")
+    left.plot(games[7:-7], means, label="mean of 15 games around it")
+    left.set(title="Moves beyond the fewest possible", xlabel="game", ylabel="moves",
+             ylim=(0, None))  # fmt: skip
     left.legend()
     places = [(r, c) for r in range(SIZE) for c in range(SIZE)]
     guesses = network(places).numpy().reshape(SIZE, SIZE, 4)
-    worth = np.where(WALL, np.nan, guesses.max(-1))
-    worth[GOAL] = np.nan  # nobody moves on from there
-    shown = right.imshow(worth, cmap="viridis")
-    right.set_facecolor("black")  # walls
+    expected = np.where(WALL, np.nan, guesses.max(-1))
+    expected[GOAL] = np.nan  # nobody moves on from there
+    shown = right.imshow(expected, cmap="YlGn", vmin=0, vmax=1.1)
+    right.set_facecolor("0.35")  # walls
     figure.colorbar(shown, ax=right, label="expected reward")
     for r, c in places:
         if not WALL[r, c] and (r, c) != GOAL:
             down, across = MOVES[guesses[r, c].argmax()]
             right.arrow(c - 0.25 * across, r - 0.25 * down, 0.3 * across, 0.3 * down,
-                        head_width=0.18, color="white")  # fmt: skip
-    right.text(GOAL[1], GOAL[0], "goal", ha="center", va="center", color="white")
+                        head_width=0.18, color="black")  # fmt: skip
+    right.add_patch(plt.Rectangle((GOAL[1] - 0.5, GOAL[0] - 0.5), 1, 1, color="gold"))
+    right.text(GOAL[1], GOAL[0], "goal", ha="center", va="center")
     right.set(title="Expected reward, and the best move", xticks=[], yticks=[])
     figure.savefig(picture, dpi=110)
 
@@ -159,14 +178,19 @@ def main(picture: str = "q_learning.png") -> None:
         if moves % 200 == 0:
             slow.become(network)
 
-    lengths = []
+    free = [place for place in FEWEST if place != GOAL]
+    detours = []
     for game in range(1, GAMES + 1):
-        lengths.append(play(network, max(0.05, 1 - game / 40), remember))
-        if game % 20 == 0:
-            print(f"games {game - 19:>3} to {game:>3}: {np.mean(lengths[-20:]):5.1f} moves on "
-                  f"average, loss {np.mean(losses[-200:]):.4f}")  # fmt: skip
-    print(f"now, doing what looks best: {play(network, curiosity=0.0)} moves; 14 is the fewest")
-    draw(network, lengths, picture)
+        place = free[rng.integers(len(free))]
+        detours.append(play(network, max(0.1, 1 - game / 80), place, remember) - FEWEST[place])
+        if game % 50 == 0:
+            print(f"games {game - 49:>3} to {game:>3}: {np.mean(detours[-50:]):5.1f} moves "
+                  f"too many, loss {np.mean(losses[-200:]):.4f}")  # fmt: skip
+    taken = {place: play(network, 0.0, place) for place in free}
+    shortest = np.mean([taken[place] == FEWEST[place] for place in free])
+    print(f"now, doing what looks best: {taken[START]} moves; {FEWEST[START]} is the fewest")
+    print(f"places from which it takes a shortest way: {shortest:.2f}")
+    draw(network, detours, picture)
     print(f"picture: {picture}")
 
 

@@ -1,12 +1,13 @@
 """Transfer learning and fine-tuning with few images
 =================================================
 
-What a network has learned from many pictures helps it with strange ones of which it sees few.
+What a network has learned from many images helps it with images of another kind, of which there are
+few.
 
-A network learns the ten digits from 1,437 clean pictures. Then there is a second scanner, whose
-pictures are pale, striped and noisy, and only three labeled pictures of each digit from it. The
-rivals: a network that learns from these 30 alone; the old one as it is; its convolutions, frozen,
-below a new last layer; and all of it, trained on gently.
+A network learns the ten digits from 1,437 clean images. Then there is a second scanner. Its images
+are pale, striped and noisy, and only three of each digit are labeled. Four ways are compared:
+a network that learns from these 30 alone; the old one as it is; its convolutions, frozen, below a
+new last layer; and all of it, trained further at a small rate.
 Shows: using a part of a model in another one, get_weights and set_weights, trainable = False,
 fine-tuning at a small rate.
 
@@ -27,110 +28,128 @@ except ImportError:
 import kerasish as keras
 from kerasish import layers
 
-FEW, TURNS = 3, 5
+keras.utils.set_random_seed(0)
+
+# %%
+# Two scanners
+# ------------
+
+rng = np.random.default_rng(0)
+(x, y), (x_test, y_test) = keras.datasets.digits.load_data()
+x, x_test = x[..., None].astype("float32"), x_test[..., None].astype("float32")
 
 
-def make_eye() -> keras.Model:
-    """Return the part that looks at pictures."""
-    return keras.Sequential(
-        [keras.Input((8, 8, 1)), layers.Rescaling(1 / 16),
-         layers.Conv2D(32, 3, activation="relu"), layers.Conv2D(32, 3, activation="relu"),
-         layers.MaxPooling2D(), layers.Flatten()],
-        name="eye",
-    )  # fmt: skip
+def scan_badly(x: np.ndarray) -> np.ndarray:
+    """Return the images as the second scanner sees them."""
+    stripes = 5 * (np.arange(8) % 3 == 0)[None, :, None, None]
+    return (0.5 * x + stripes + rng.normal(scale=2.0, size=x.shape)).astype("float32")
 
 
-def add_head(eye: keras.Model, rate: float) -> keras.Model:
-    model = keras.Sequential([eye, layers.Dropout(0.3), layers.Dense(10, activation="softmax")])
+new, new_test = scan_badly(x), scan_badly(x_test)
+
+# %%
+# Features and a last layer
+# -------------------------
+# The convolutions are a model of their own, which turns images into features. A classifier is this
+# model with a last layer. So the features can be used in several classifiers.
+
+
+def make_features(weights: list[np.ndarray] | None = None) -> keras.Model:
+    """Return the convolutions, with weights that `get_weights` gave, or new ones."""
+    features = keras.Sequential(
+        [
+            keras.Input((8, 8, 1)),
+            layers.Rescaling(1 / 16),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.Conv2D(32, 3, activation="relu"),
+            layers.MaxPooling2D(),
+            layers.Flatten(),
+        ]
+    )
+    if weights is not None:
+        features.set_weights(weights)
+    return features
+
+
+def add_last_layer(features: keras.Model, rate: float) -> keras.Model:
+    """Return a compiled classifier."""
+    model = keras.Sequential([features, layers.Dropout(0.3), layers.Dense(10, "softmax")])
     model.compile(
         keras.optimizers.Adam(rate), "sparse_categorical_crossentropy", metrics=["accuracy"]
     )
     return model
 
 
-def scan_badly(x: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Return the pictures as the second scanner sees them."""
-    stripes = 5 * (np.arange(8) % 3 == 0)[None, :, None, None]
-    return (0.5 * x + stripes + rng.normal(scale=2.0, size=x.shape)).astype("float32")
+# %%
+# The old network
+# ---------------
 
+features = make_features()
+old = add_last_layer(features, 0.003)
+old.fit(x, y, batch_size=16, epochs=12, verbose=0)
+known = features.get_weights()
+print(f"clean images, many of them: {old.evaluate(x_test, y_test, verbose=0)[1]:.3f}")
 
-def learn(model: keras.Model, x: np.ndarray, y: np.ndarray, epochs: int) -> None:
-    model.fit(x, y, batch_size=16, epochs=epochs, verbose=0)
+# %%
+# Four ways
+# ---------
+# With 30 images it matters which ones they are, so all is done for five draws. With
+# `trainable = False` the features stay as they are, and only the last layer learns. The last way
+# starts from the whole old network and trains all of it, at a third of the rate.
 
-
-def with_weights(weights: list[np.ndarray]) -> keras.Model:
-    """Return an eye that sees as the one whose weights these were."""
-    eye = make_eye()
-    eye.set_weights(weights)
-    return eye
-
-
-def draw(
-    clean: np.ndarray, strange: np.ndarray, table: dict[str, list[float]], picture: str
-) -> None:
-    """Draw digits of both scanners, and the accuracies."""
-    figure, (left, right) = plt.subplots(
-        1, 2, figsize=(11, 4), layout="constrained", width_ratios=(1, 1.3)
+FEW, DRAWS = 3, 5
+table: dict[str, list[float]] = {}
+for _ in range(DRAWS):
+    few = np.concatenate(
+        [rng.choice(np.flatnonzero(y == digit), FEW, replace=False) for digit in range(10)]
     )
-    rows = [np.hstack([image[..., 0] for image in images[:6]]) for images in (clean, strange)]
-    left.imshow(np.vstack(rows), cmap="gray_r")
-    left.set(title="Clean digits, and the second scanner", xticks=[], yticks=[])
-    names = list(table)[::-1]
-    means, spreads = ([f(table[name]) for name in names] for f in (np.mean, np.std))
-    right.barh(names, means, xerr=spreads, capsize=3)
-    right.set(
-        title=f"{FEW} labeled images of each digit to learn from", xlim=(0, 1),
-        xlabel=f"accuracy on held-out images, mean and spread of {TURNS} draws",
-    )  # fmt: skip
-    figure.savefig(picture, dpi=110)
+    alone = add_last_layer(make_features(), 0.003)
 
+    frozen = make_features(known)
+    frozen.trainable = False
+    new_last = add_last_layer(frozen, 0.003)
 
-def main(picture: str = "transfer.png") -> None:
-    keras.utils.set_random_seed(0)
-    rng = np.random.default_rng(0)
-    (x, y), (x_test, y_test) = keras.datasets.digits.load_data()
-    x, x_test = x[..., None].astype("float32"), x_test[..., None].astype("float32")
-    strange, strange_test = scan_badly(x, rng), scan_badly(x_test, rng)
+    tuned = add_last_layer(make_features(known), 0.001)
+    tuned.layers[-1].set_weights(old.layers[-1].get_weights())
 
-    eye = make_eye()
-    old = add_head(eye, 0.003)
-    learn(old, x, y, epochs=12)
-    print(f"clean pictures, many of them: {old.evaluate(x_test, y_test, verbose=0)[1]:.3f}")
-
-    table: dict[str, list[float]] = {}
-
-    def judge(name: str, model: keras.Model) -> None:
-        _, accuracy = model.evaluate(strange_test, y_test, verbose=0)
+    ways = {
+        "the old network as it is": old,
+        "from the few alone": alone,
+        "frozen, new last layer": new_last,
+        "all of it, small rate": tuned,
+    }
+    for name, model in ways.items():
+        if model is not old:
+            model.fit(new[few], y[few], batch_size=16, epochs=60, verbose=0)
+        accuracy = model.evaluate(new_test, y_test, verbose=0)[1]
         table.setdefault(name, []).append(accuracy)
 
-    for _ in range(TURNS):
-        few = np.concatenate(
-            [rng.choice(np.flatnonzero(y == digit), FEW, replace=False) for digit in range(10)]
-        )
-        judge("the old network as it is", old)
+print(f"second scanner, {FEW} of each digit to learn from, {DRAWS} draws of these:")
+for name, result in table.items():
+    print(f"  {name:<25} {np.mean(result):.3f} ± {np.std(result):.3f}")
 
-        fresh = add_head(make_eye(), 0.003)
-        learn(fresh, strange[few], y[few], epochs=60)
-        judge("from the few alone", fresh)
+# %%
+# The frozen features help a little: they were not made for stripes and noise. Trained further, they
+# help most.
 
-        copy = with_weights(eye.get_weights())
-        copy.trainable = False
-        model = add_head(copy, 0.003)
-        learn(model, strange[few], y[few], epochs=60)
-        judge("frozen eye, new head", model)
+figure = plt.figure(figsize=(11, 3.6), layout="constrained")
+left, right = figure.subfigures(1, 2, width_ratios=(1, 1.2))
+axes = left.subplots(2, 5)
+for title, images, line in zip(("clean", "second scanner"), (x_test, new_test), axes):
+    for image, ax in zip(images, line):
+        ax.imshow(image[..., 0], cmap="gray_r")
+        ax.set(xticks=[], yticks=[])
+    line[0].set_ylabel(title)
+left.suptitle("The same digits from both scanners", fontsize=12)
+ax = right.subplots()
+names = list(table)[::-1]
+means, spreads = ([f(table[name]) for name in names] for f in (np.mean, np.std))
+ax.barh(names, means, xerr=spreads, capsize=3)
+ax.set(
+    title=f"{FEW} labeled images of each digit to learn from", xlim=(0, 1),
+    xlabel=f"accuracy on held-out images, mean and spread of {DRAWS} draws",
+)  # fmt: skip
 
-        copy = with_weights(eye.get_weights())
-        model = add_head(copy, 0.001)
-        model.layers[-1].set_weights(old.layers[-1].get_weights())
-        learn(model, strange[few], y[few], epochs=60)
-        judge("all of it, gently", model)
-
-    print(f"strange pictures, {FEW} of each digit to learn from, {TURNS} draws of these:")
-    for name, result in table.items():
-        print(f"  {name:<25} {np.mean(result):.3f} ± {np.std(result):.3f}")
-    draw(x_test, strange_test, table, picture)
-    print(f"picture: {picture}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+picture = sys.argv[1] if len(sys.argv) > 1 else "transfer.png"
+figure.savefig(picture, dpi=110)
+print(f"picture: {picture}")

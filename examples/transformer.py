@@ -107,7 +107,7 @@ def shift(lines: np.ndarray) -> np.ndarray:
     return np.insert(lines[:, :-1], 0, CHARACTERS.index("."), axis=1)
 
 
-epochs, batch = 30, 100
+epochs, batch = 25, 100
 rate = keras.optimizers.schedules.CosineDecay(0.004, epochs * len(train) // batch)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
 model.compile(keras.optimizers.Adam(rate), loss)

@@ -39,19 +39,19 @@ GOALS = {
          "small > 0.95 and large > 0.6"),
     ],
     "dates": [({"right": "never seen before, right:"}, "right > 0.9")],
-    "time_series": [({"network": "network", "rival": "as yesterday"}, "network < 0.9 * rival")],
+    "time_series": [({"network": "network", "rival": "as yesterday"}, "network < 0.75 * rival")],
     "autoencoder": [({"pca": "PCA", "own": "autoencoder"}, "own < 0.75 * pca")],
     "two_inputs": [
         ({"error": "mean error of the result:"}, "error < 1.5"),
         ({"right": "larger or not, right:"}, "right > 0.9"),
     ],
     "transfer": [
-        ({"old": "network as it is", "few": "few alone", "both": "all of it, gently"},
+        ({"old": "network as it is", "few": "few alone", "both": "all of it, small rate"},
          "both > few + 0.1 and both > old + 0.1"),
     ],
     "custom_train_step": [
-        ({"ordinary": "ordinary", "wary": "wary"},
-         "min(ordinary[0], wary[0]) > 0.95 and wary[1] > ordinary[1] + 0.2"),
+        ({"ordinary": "ordinary", "robust": "robust"},
+         "min(ordinary[0], robust[0]) > 0.95 and robust[1] > ordinary[1] + 0.2"),
     ],
     "custom_parts": [
         ({"low": "wanted 0.10   found", "middle": "wanted 0.50   found",
@@ -59,7 +59,10 @@ GOALS = {
          "abs(low - 0.1) < 0.06 and abs(middle - 0.5) < 0.1 and abs(high - 0.9) < 0.06"),
     ],
     "two_ranks": [({"last": "epoch 5: loss"}, "last < 1.5")],
-    "q_learning": [({"moves": "doing what looks best:"}, "moves <= 16")],
+    "q_learning": [
+        ({"moves": "doing what looks best:"}, "moves <= 16"),
+        ({"shortest": "takes a shortest way:"}, "shortest > 0.9"),
+    ],
     "messy_data": [
         ({"mean": "always the mean rent", "known": "size known", "missing": "size missing"},
          "known < mean / 8 and missing < mean / 2"),
@@ -110,7 +113,7 @@ GOALS = {
          "both > max(tuned, augmented) + 0.05 and tuned > neither + 0.2"),
     ],
     "fine_tuning_small": [
-        ({"head": "new last layer alone:", "lora": "with LoRA:"}, "lora > max(head, 0.9)"),
+        ({"head": "new last layer alone:", "lora": "with LoRA:"}, "lora > max(head + 0.02, 0.85)"),
         # accuracy, KiB, milliseconds
         ({"whole": "float32", "int8": "int8", "int4": "int4"},
          "min(int8[0], int4[0]) > whole[0] - 0.03 and "
@@ -134,9 +137,12 @@ def run(
 ) -> subprocess.CompletedProcess[str]:
     """Run an example in a process and folder of its own, with the package that is under test."""
     package = str(Path(kerasish.__file__).parent.parent)
+    # Threads that wait for each other take many times as long where other tests use the cores, too.
+    threads = {"OMP_NUM_THREADS": "1"} if "PYTEST_XDIST_WORKER" in os.environ else {}
     return subprocess.run(
         [sys.executable, "-W", "error", str(script), *arguments], cwd=folder,
-        env={**os.environ, "PYTHONPATH": package, "PYTHONUTF8": "1", "MPLBACKEND": "Agg"},
+        env={**os.environ, **threads, "PYTHONPATH": package, "PYTHONUTF8": "1",
+             "MPLBACKEND": "Agg"},
         capture_output=True, text=True, encoding="utf-8", timeout=300,
     )  # fmt: skip
 

@@ -303,3 +303,25 @@ def test_a_pipeline_hands_masks_on_and_says_what_it_is_made_of():
     for config in ({"name": "a"}, {"name": "a", "layers": None}):
         with pytest.raises(ValueError, match="layers"):
             layers.Pipeline.from_config(config)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.RandomRotation(0.2), layers.RandomTranslation(0.2, 0.2), layers.RandomZoom(0.2),
+        layers.RandomShear(0.2, 0.2), layers.RandomPerspective(1.0, 0.2),
+        layers.RandomElasticTransform(1.0, value_range=(0, 255)),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)  # fmt: skip
+@pytest.mark.filterwarnings("error:.*no native code for:RuntimeWarning")
+def test_reading_at_computed_places_is_native(layer):
+    """A part without native code warns: fit() would go from batch to batch in Python."""
+    kerasish.config.set_backend("static")
+    layer = type(layer).from_config(layer.get_config())
+    model = kerasish.Sequential(
+        [kerasish.Input((8, 8, 3)), layer, layers.Flatten(), layers.Dense(1)]
+    )
+    model.compile("sgd", "mse")
+    x = np.random.default_rng(0).uniform(0, 255, (16, 8, 8, 3)).astype("float32")
+    model.fit(x, np.ones((16, 1)), verbose=0)

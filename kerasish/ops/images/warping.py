@@ -24,9 +24,9 @@ from kerasish.ops.basic.arithmetic import (
 from kerasish.ops.basic.comparison import greater_equal, less, logical_and, select
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import arange, ones_like
-from kerasish.ops.basic.indexing import read_at
+from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import broadcast_to, reshape
-from kerasish.ops.basic.reshaping import expand_dims, moveaxis, stack
+from kerasish.ops.basic.reshaping import expand_dims
 from kerasish.ops.basic.selection import get_item
 from kerasish.ops.images.filtering import gaussian_blur, to_channels_last
 from kerasish.ops.op import function
@@ -116,9 +116,13 @@ def map_coordinates(
                 product = weight if total is None else multiply(total, weight)
                 more.append(([*places, safe], product, both))
         results = more
+    flat = reshape(x, (-1,))
     y: Any = None
     for places, weight, valid in results:
-        part = cast(read_at(x, stack(places, -1)), weight.dtype)
+        place: Any = 0
+        for index, size in zip(places, x.shape):
+            place = add(multiply(place, size), index)
+        part = cast(take_rows(flat, place), weight.dtype)
         if fill_mode == "constant":
             part = select(valid, part, fill_value)
         y = multiply(part, weight) if y is None else add(y, multiply(part, weight))
@@ -140,26 +144,26 @@ def _read(
 ) -> Tensor:
     """Return pictures (n, h, w, c) read at the rows and columns (n, h', w') for all channels."""
     n, height, width, channels = images.shape
-    # The picture's number and the channel are read as they are: a whole index costs nothing.
-    flat = moveaxis(images, -1, 1)
-    flat = reshape(flat, (n * channels, height, width))
-    number = reshape(arange(n * channels), (n, channels, 1, 1))
-    shape = (n, channels, *rows.shape[1:])
-    rows, columns = (broadcast_to(expand_dims(v, 1), shape) for v in (rows, columns))
+    # One table of pixels and one index per place: engines read rows of a table natively.
+    pixels = reshape(images, (n * height * width, channels))
+    first = reshape(multiply(arange(n), height * width), (n, 1, 1))
+    shape = (n, *rows.shape[1:])
+    rows, columns = (broadcast_to(v, shape) for v in (rows, columns))
     y: Any = None
     for r, r_weight in _corners(rows, _ORDERS[interpolation]):
         for c, c_weight in _corners(columns, _ORDERS[interpolation]):
-            places = [broadcast_to(number, shape), _inside(r, height, fill_mode)]
-            part = read_at(flat, stack([*places, _inside(c, width, fill_mode)], -1))
-            part = as_float(part)
+            row = add(first, multiply(_inside(r, height, fill_mode), width))
+            place = add(row, _inside(c, width, fill_mode))
+            part = as_float(take_rows(pixels, place))
             if fill_mode == "constant":
                 down = logical_and(greater_equal(r, 0), less(r, height))
                 across = logical_and(greater_equal(c, 0), less(c, width))
-                part = select(logical_and(down, across), part, fill_value)
-            part = multiply(part, cast(multiply(r_weight, c_weight), part.dtype))
+                part = select(expand_dims(logical_and(down, across), -1), part, fill_value)
+            weight = expand_dims(multiply(r_weight, c_weight), -1)
+            part = multiply(part, cast(weight, part.dtype))
             y = part if y is None else add(y, part)
     y = y if dtypes.is_inexact(images.dtype) else rint(y)
-    return cast(moveaxis(y, 1, -1), images.dtype)
+    return cast(y, images.dtype)
 
 
 def _grid(x: Tensor) -> tuple[Any, Any]:
