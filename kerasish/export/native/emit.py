@@ -111,11 +111,15 @@ class Emitter:
             f"@{self.name}.arena = internal thread_local global [{arena} x i8] zeroinitializer, "
             "align 64"
         ]
-        entries = ["ptr null", *(f"ptr @{n}" for n in LIBRARY)]
-        entries += ["ptr null"] * (TABLE_WORDS - len(entries))
-        kind = f"[{TABLE_WORDS} x ptr]"
+        names = ["null", *(f"@{n}" for n in LIBRARY)]
+        names += ["null"] * (TABLE_WORDS - len(names))
+        # A word of the table has 64 bits, a pointer may have 32.
+        narrow = any(t.triple.startswith("wasm32") for t in self.targets.values())
+        word = "{ ptr, i32 }" if narrow else "ptr"
+        entries = [f"{word} {{ ptr {n}, i32 0 }}" if narrow else f"ptr {n}" for n in names]
         lines.append(
-            f"@{self.name}.table = internal constant {kind} [{', '.join(entries)}], align 8"
+            f"@{self.name}.table = internal constant [{TABLE_WORDS} x {word}] "
+            f"[{', '.join(entries)}], align 8"
         )
         two = ("pow", "fmod", "atan2", "hypot", "nextafter")
         for function in LIBRARY:
