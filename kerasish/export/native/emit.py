@@ -383,8 +383,10 @@ def sizes_of(ports: Ports) -> list[int]:
     ]
 
 
-_PLAIN = frozenset(range(32, 127)) - frozenset(b'"\\')
+# Every byte as LLVM writes it: a backslash and two digits.
+_ESCAPES = np.frombuffer("".join(f"\\{b:02x}" for b in range(256)).encode(), "uint8")
+_ESCAPES = _ESCAPES.reshape(256, 3)
 
 
 def _escaped(data: bytes) -> str:
-    return "".join(chr(b) if b in _PLAIN else f"\\{b:02x}" for b in data)
+    return str(_ESCAPES[np.frombuffer(data, "uint8")].tobytes(), "ascii")
