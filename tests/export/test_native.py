@@ -90,9 +90,20 @@ def recurrent() -> Any:
     return kerasish.Model(x, ops.concatenate([y[:, 2], h, c, z[:, 0]], -1), name="recurrent")
 
 
+def tied() -> Any:
+    """Weights that are read in another shape, and transposed; too large to be folded."""
+    ids = kerasish.Input((3,), dtype="int32")
+    table = layers.Embedding(9, 600)
+    y = layers.Reshape((3, 1, 600))(table(ids))
+    y = layers.DepthwiseConv2D((3, 1))(y)
+    y = layers.EinsumDense("nabc,cde->nabde", (None, None, 5, 4))(y)
+    y = layers.Dense(600)(layers.Flatten()(y))
+    return kerasish.Model(ids, ops.matmul(y, ops.transpose(table.embeddings)), name="tied")
+
+
 MODELS = {
-    "mlp": mlp, "recurrent": recurrent, "cnn": cnn, "attention": attention, "residual": residual,
-    "transposed": transposed, "volume": volume,
+    "mlp": mlp, "tied": tied, "recurrent": recurrent, "cnn": cnn, "attention": attention,
+    "residual": residual, "transposed": transposed, "volume": volume,
 }  # fmt: skip
 
 
@@ -167,6 +178,7 @@ def test_what_follows_a_convolution_is_fused_into_it_alone() -> None:
     names = steps_of(residual())
     assert names[1] == "convolution loop subtract multiply add add relu"
     assert names[4:6] == ["convolution", "loop reduce_max subtract exp reduce_sum divide"]
+    assert all(name.startswith(("convolution", "product")) for name in steps_of(tied())[1:])
     x = kerasish.Input((5, 5, 3))
     y = layers.Conv2D(4, 2)(x)
     both = kerasish.Model(x, [ops.tanh(y), ops.flip(y, axis=1)])

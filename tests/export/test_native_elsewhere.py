@@ -1,10 +1,12 @@
-"""Native libraries from Java, and on another processor under an emulator."""
+"""Native libraries from Java, on another processor under an emulator, and as WebAssembly."""
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import numpy as np
 import pytest
 
 import kerasish
-from kerasish import layers
+from kerasish import layers, ops
 
 # The interface of Java 22 and later, and the one that Java 17 has as an incubating module.
 JAVA = """
@@ -108,21 +110,14 @@ def network() -> Any:
     y = layers.DepthwiseConv2D(2, activation="gelu")(y)
     y = layers.Conv2DTranspose(4, 3, strides=2)(y)
     y = layers.LSTM(7, return_sequences=True)(layers.Reshape((5, -1))(y))
-    y = layers.MultiHeadAttention(2, 4)(y, y)
+    y = layers.MultiHeadAttention(2, 4)(y, ops.arctan2(y, 0.5))
     return kerasish.Model(x, layers.Dense(3, activation="softmax")(layers.GRU(5)(y)))
 
 
-def test_on_aarch64_under_an_emulator(tmp_path: Path) -> None:
-    for program in ("aarch64-linux-gnu-gcc", "qemu-aarch64"):
-        if shutil.which(program) is None:
-            pytest.skip(f"{program} is not installed")
-    model = network()
-    model.export(tmp_path / "m", format="native", verbose=False, target="aarch64")
-    head = (tmp_path / "m.so").read_bytes()[:20]
-    assert head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == 183  # AArch64
-    x = np.random.default_rng(0).uniform(-1, 1, (9, 6, 8, 3)).astype("float32")
-    x.tofile(tmp_path / "x")
-    (tmp_path / "p.c").write_text(f"""
+def write_program(folder: Path, x: Any) -> None:
+    """Write a program in C that reads x of 9 examples and prints their results, and x."""
+    x.tofile(folder / "x")
+    (folder / "p.c").write_text(f"""
 #include "m.h"
 #include <stdio.h>
 int main(void) {{
@@ -134,6 +129,18 @@ int main(void) {{
     return 0;
 }}
 """)
+
+
+def test_on_aarch64_under_an_emulator(tmp_path: Path) -> None:
+    for program in ("aarch64-linux-gnu-gcc", "qemu-aarch64"):
+        if shutil.which(program) is None:
+            pytest.skip(f"{program} is not installed")
+    model = network()
+    model.export(tmp_path / "m", format="native", verbose=False, target="aarch64")
+    head = (tmp_path / "m.so").read_bytes()[:20]
+    assert head[:4] == b"\x7fELF" and int.from_bytes(head[18:20], "little") == 183  # AArch64
+    x = np.random.default_rng(0).uniform(-1, 1, (9, 6, 8, 3)).astype("float32")
+    write_program(tmp_path, x)
     build = ["aarch64-linux-gnu-gcc", "-static", "p.c", "-o", "p", "m.o", "-lm"]
     subprocess.run(build, cwd=tmp_path, check=True)
     with open(tmp_path / "x", "rb") as source:
@@ -143,4 +150,29 @@ int main(void) {{
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = np.array([float(line) for line in done.stdout.split()]).reshape(9, 3)
+    np.testing.assert_allclose(results, model.predict(x, verbose=0), rtol=0, atol=2e-6)
+
+
+@pytest.mark.slow  # the compiler builds its C library first
+def test_as_webassembly(tmp_path: Path) -> None:
+    pytest.importorskip("ziglang", reason="ziglang, which has a C compiler for it, is missing")
+    runtime = pytest.importorskip("wasmtime", reason="wasmtime is not installed")
+    model = network()
+    model.export(tmp_path / "m", format="native", verbose=False, target="wasm32")
+    assert (tmp_path / "m.o").read_bytes()[:4] == b"\0asm"
+    assert "no library: link the object file with emcc" in (tmp_path / "m.README.md").read_text()
+    x = np.random.default_rng(0).uniform(-1, 1, (9, 6, 8, 3)).astype("float32")
+    write_program(tmp_path, x)
+    build = [sys.executable, "-m", "ziglang", "cc", "-target", "wasm32-wasi", "p.c", "m.o", "-lm"]
+    environment = {**os.environ, "ZIG_GLOBAL_CACHE_DIR": str(tmp_path / "cache")}
+    subprocess.run([*build, "-o", "p.wasm"], cwd=tmp_path, env=environment, check=True)
+    store = runtime.Store(runtime.Engine())
+    settings = runtime.WasiConfig()
+    settings.stdin_file, settings.stdout_file = str(tmp_path / "x"), str(tmp_path / "out")
+    store.set_wasi(settings)
+    linker = runtime.Linker(store.engine)
+    linker.define_wasi()
+    program = runtime.Module.from_file(store.engine, str(tmp_path / "p.wasm"))
+    linker.instantiate(store, program).exports(store)["_start"](store)
+    results = np.array((tmp_path / "out").read_text().split(), float).reshape(9, 3)
     np.testing.assert_allclose(results, model.predict(x, verbose=0), rtol=0, atol=2e-6)

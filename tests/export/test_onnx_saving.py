@@ -85,6 +85,55 @@ def test_opsets(opset: int, tmp_path: Path) -> None:
     assert ("RMSNormalization" in kinds) == (opset >= 23)
 
 
+def plain_attention() -> Any:
+    x = kerasish.Input((None, 8))
+    return kerasish.Model(x, layers.MultiHeadAttention(2, 4)(x, x))
+
+
+def causal_attention() -> Any:
+    x = kerasish.Input((5, 8))
+    return kerasish.Model(x, layers.MultiHeadAttention(2, 4)(x, x, use_causal_mask=True))
+
+
+def masked_attention() -> Any:
+    ids = kerasish.Input((7,), dtype="int32")
+    x = layers.Embedding(5, 8, mask_zero=True)(ids)
+    y = layers.MultiHeadAttention(2, 4)(x, x, use_causal_mask=True)
+    return kerasish.Model(ids, layers.GroupQueryAttention(4, 4, 2)(y, x))
+
+
+def biased_attention() -> Any:
+    x, bias = kerasish.Input((6, 2, 4)), kerasish.Input((2, 6, 6))
+    y = ops.dot_product_attention(x, x, x, bias=bias)
+    y = ops.dot_product_attention(y, x, x, mask=bias[:, :1] > 0.6)  # some targets have no source
+    return kerasish.Model([x, bias], ops.dot_product_attention(y, x, x, is_causal=True, scale=2.0))
+
+
+@pytest.mark.parametrize("make", [
+    plain_attention, causal_attention, masked_attention, biased_attention,
+])  # fmt: skip
+@pytest.mark.parametrize("opset", [22, 23, 24])
+def test_attention_is_one_operator_from_opset_23_on(make: Any, opset: int, tmp_path: Path) -> None:
+    model = make()
+    model.export(tmp_path / "m.onnx", verbose=False, opset_version=opset)
+    kinds = [n.op_type for n in onnx.load(tmp_path / "m.onnx").graph.node]
+    assert ("Attention" in kinds) == (opset >= 23) != ("Softmax" in kinds)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    rng = np.random.default_rng(0)
+    inputs = []
+    for x in model.inputs:
+        shape = (3, *(n or 4 for n in x.shape[1:]))
+        draw = rng.integers(0, 3, shape) if x.dtype == "int32" else rng.normal(size=shape)
+        inputs.append(draw.astype(x.dtype))  # among the ids are sequences that begin with a mask
+    named = dict(zip([i.name for i in session.get_inputs()], inputs))
+    (result,) = session.run(None, named)
+    expected = model.predict(inputs if len(inputs) > 1 else inputs[0], verbose=0)
+    np.testing.assert_allclose(result, expected, rtol=1e-5, atol=1e-5)
+    again = kerasish.saving.load_onnx(tmp_path / "m.onnx")
+    read = again.predict(inputs if len(inputs) > 1 else inputs[0], verbose=0)
+    np.testing.assert_allclose(read, expected, rtol=1e-5, atol=1e-5)
+
+
 @pytest.mark.parametrize("opset", [17, 1000, "18", 18.0])
 def test_opsets_that_are_not_written(opset: Any, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="opset_version is a number from 18 to"):

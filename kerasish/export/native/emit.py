@@ -111,11 +111,15 @@ class Emitter:
             f"@{self.name}.arena = internal thread_local global [{arena} x i8] zeroinitializer, "
             "align 64"
         ]
-        entries = ["ptr null", *(f"ptr @{n}" for n in LIBRARY)]
-        entries += ["ptr null"] * (TABLE_WORDS - len(entries))
-        kind = f"[{TABLE_WORDS} x ptr]"
+        names = ["null", *(f"@{n}" for n in LIBRARY)]
+        names += ["null"] * (TABLE_WORDS - len(names))
+        # A word of the table has 64 bits, a pointer may have 32.
+        narrow = any(t.triple.startswith("wasm32") for t in self.targets.values())
+        word = "{ ptr, i32 }" if narrow else "ptr"
+        entries = [f"{word} {{ ptr {n}, i32 0 }}" if narrow else f"ptr {n}" for n in names]
         lines.append(
-            f"@{self.name}.table = internal constant {kind} [{', '.join(entries)}], align 8"
+            f"@{self.name}.table = internal constant [{TABLE_WORDS} x {word}] "
+            f"[{', '.join(entries)}], align 8"
         )
         two = ("pow", "fmod", "atan2", "hypot", "nextafter")
         for function in LIBRARY:
@@ -379,8 +383,10 @@ def sizes_of(ports: Ports) -> list[int]:
     ]
 
 
-_PLAIN = frozenset(range(32, 127)) - frozenset(b'"\\')
+# Every byte as LLVM writes it: a backslash and two digits.
+_ESCAPES = np.frombuffer("".join(f"\\{b:02x}" for b in range(256)).encode(), "uint8")
+_ESCAPES = _ESCAPES.reshape(256, 3)
 
 
 def _escaped(data: bytes) -> str:
-    return "".join(chr(b) if b in _PLAIN else f"\\{b:02x}" for b in data)
+    return str(_ESCAPES[np.frombuffer(data, "uint8")].tobytes(), "ascii")

@@ -19,6 +19,7 @@ TARGETS = {
     "x86-64-v3": Target("avx2", "x86-64-v3", "", "x86_64-unknown-linux-gnu"),
     "x86-64-v4": Target("avx512", "x86-64-v4", "", "x86_64-unknown-linux-gnu"),
     "aarch64": Target("generic", "generic", "", "aarch64-unknown-linux-gnu"),
+    "wasm32": Target("generic", "generic", "+simd128", "wasm32-unknown-unknown"),
 }
 _MACHINES = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
 
@@ -102,6 +103,8 @@ def link(object_path: str, library_path: str, target: Target) -> str:
         OSError: the linker failed.
     """
     command = _linker(target)
+    if target.triple.startswith("wasm32"):
+        return "link the object file with emcc, or with a clang for wasm32-wasi"
     if not command:
         return "no C compiler or linker for this target was found (cc, gcc, clang, ld)"
     full = [*command, "-shared", "-o", library_path, object_path, "-lm"]

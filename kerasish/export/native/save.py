@@ -48,8 +48,9 @@ def export_native(
             functions.
         verbose: False prints nothing.
         input_signature: a list with an `InputSpec` for each argument; None: the model's inputs.
-        target: "native", "x86-64-v2", "x86-64-v3", "x86-64-v4" or "aarch64"; a list of the x86-64
-            levels puts code for each into one file, and the first call chooses.
+        target: "native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64" or "wasm32" (an object
+            file with SIMD instructions); a list of the x86-64 levels puts code for each into one
+            file, and the first call chooses.
         weights: "inside" the library, or "beside": a file that the caller reads.
 
     Raises:

@@ -28,13 +28,14 @@ class ExportTracer(Tracer):
     """Records composed functions that are one ONNX operator as one node."""
 
     fuses_calls = True
+    opset = OLDEST_OPSET
 
     def fused_call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Structure:
         """Return the result of a node that stands for the function; None: write its ops."""
-        rule = COMPOSED.get(function)
-        parts = None if rule is None else rule(*args, **kwargs)
+        since, rule = COMPOSED.get(function, (0, None))
+        parts = None if rule is None or since > self.opset else rule(*args, **kwargs)
         if parts is None:
             return None
         op: Any = parts[0]
@@ -81,7 +82,8 @@ def convert(
         ImportError: the package onnx is not installed.
     """
     onnx = need_onnx("export to ONNX")
-    sampled = trace_samples(f, signature, ExportTracer)
+    tracer = type("ExportTracer", (ExportTracer,), {"opset": opset})
+    sampled = trace_samples(f, signature, tracer)
     graph = SymbolicRecorder(sampled.samples, sampled.traces).symbolic(
         [t.graph for t in sampled.traces]
     )

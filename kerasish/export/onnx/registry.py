@@ -85,14 +85,14 @@ class ComposedOp(GraphOp):
 
 
 Composed = tuple[ComposedOp, Sequence[Any], dict[str, Any]]
-COMPOSED: dict[Any, Callable[..., Composed | None]] = {}
+COMPOSED: dict[Any, tuple[int, Callable[..., Composed | None]]] = {}
 
 
 def _no_kernel(xp: Any, *inputs: Any, **attrs: Any) -> Any:
     raise NotImplementedError("a composed function in a graph for export is not run")
 
 
-def composed(function: Any, shape: Callable[..., Spec]) -> Callable[..., Any]:
+def composed(function: Any, shape: Callable[..., Spec], since: int = 0) -> Callable[..., Any]:
     """Register a composed function that is written as one ONNX operator.
 
     The decorated function takes the composed function's arguments and returns (inputs, attributes),
@@ -102,6 +102,8 @@ def composed(function: Any, shape: Callable[..., Spec]) -> Callable[..., Any]:
     Args:
         function: the composed function: made by `kerasish.ops.op.function`.
         shape: the shape rule of the node, `shape(*specs, **attrs)`.
+        since: the version of the operator set that has the operator; ops are written one by one
+            for older ones.
     """
 
     def register(f: Callable[..., Any]) -> Any:
@@ -111,7 +113,7 @@ def composed(function: Any, shape: Callable[..., Spec]) -> Callable[..., Any]:
             result = f(*args, **kwargs)
             return None if result is None else (op, *result)
 
-        COMPOSED[function] = bound
+        COMPOSED[function] = since, bound
         return op
 
     return register

@@ -17,7 +17,7 @@ import numpy as np
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
-from kerasish.backends.static.lowering.quantized import IntegerMatmulUnit
+from kerasish.backends.static.lowering.library import LibraryUnit
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
     Place,
@@ -28,6 +28,9 @@ from kerasish.backends.static.lowering.units import (
 )
 from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Graph, Value
+from kerasish.ops import dtypes
+
+MOST_KEPT = 1 << 28  # bytes of weights of a plan that lie in memory a second time
 
 
 class UndecidedUpdateError(RuntimeError):
@@ -109,15 +112,26 @@ class CompiledPlan:
             self.constants[v] = place_of(array)
 
     def _keep_weights(self) -> None:
-        """Let products keep weights that this plan does not change in their own layout."""
+        """Let units keep weights that this plan does not change in a layout of their own.
+
+        The copies of floats are limited; integers take little memory.
+        """
+        if guard_pages.mode():
+            return
         changed = {old for old, _ in self.updates}
+        left = MOST_KEPT
         for unit in self.units:
-            if isinstance(unit, IntegerMatmulUnit) and not guard_pages.mode():
-                weights = unit.reads[1]
-                if weights in self.constants or (
-                    weights in self._buffer_of and weights not in changed
-                ):
-                    unit.keep_weights()
+            if not isinstance(unit, LibraryUnit) or not unit.weights:
+                continue
+            weights = self.root(unit.arguments[unit.weights])
+            unchanged = weights in self._buffer_of and weights not in changed
+            if not unchanged and weights not in self.constants:
+                continue
+            is_float = dtypes.is_float(weights.dtype)
+            if is_float and nbytes_of(weights) > left:
+                continue
+            unit.keep_weights(weights)
+            left -= unit.kept_bytes if is_float else 0
 
     # --- updates in place ---------------------------------------------------------------------
 

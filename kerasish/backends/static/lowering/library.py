@@ -10,6 +10,7 @@ it, and 4.5, 19.4 and 51.0 ms with oneDNN (one thread, both held to AVX2).
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,6 +20,7 @@ from kerasish.backends.static.codegen import matmul as small
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
 from kerasish.backends.static.lowering.units import Locate, Place, Unit
 from kerasish.backends.static.machine import native
@@ -66,9 +68,13 @@ class LibraryUnit(Unit):
 
     Subclasses name their primitive and the value of each of its arguments. An argument whose layout
     the primitive chose goes through a reorder.
+
+    Attributes:
+        weights: the argument that may be kept in the primitive's layout; "" for none.
     """
 
     primitive: Any
+    weights = ""
 
     def __init__(self, name: str, reads: Sequence[Value], writes: Sequence[Value]) -> None:
         super().__init__(name, reads, writes)
@@ -76,12 +82,34 @@ class LibraryUnit(Unit):
         self.plain: dict[str, Any] = {}  # argument -> its plain layout, if another was chosen
         self.results: tuple[str, ...] = ()
 
+    def keep_weights(self, root: Value) -> None:
+        """Reorder the weights only after they have changed.
+
+        Args:
+            root: the value in whose memory they lie; it does not change in a run.
+        """
+        with contextlib.suppress(onednn.OneDnnError, ValueError):
+            self._choose_layout()
+        if self.weights in self.plain:
+            self.kept_value = root
+            self.kept_bytes = self.primitive.arguments[self.weights].nbytes
+            self._finish()
+
+    @property
+    def _kept(self) -> str:
+        """The argument that is kept from run to run, or ""."""
+        return "" if self.kept_value is None else self.weights
+
+    def _choose_layout(self) -> None:
+        """Let the primitive choose the layout of its weights, where it has not."""
+
     def _finish(self) -> None:
         own = self.primitive.scratchpad_bytes
         for name in list(self.plain):
             if self.primitive.arguments[name] == self.plain[name]:
                 del self.plain[name]
-        total = _round(own) + sum(_round(self.primitive.arguments[n].nbytes) for n in self.plain)
+        inside = [n for n in self.plain if n != self._kept]
+        total = _round(own) + sum(_round(self.primitive.arguments[n].nbytes) for n in inside)
         self._reorders = {}
         for name, plain in self.plain.items():
             chosen = self.primitive.arguments[name]
@@ -95,8 +123,8 @@ class LibraryUnit(Unit):
         """Return the reorders in, the primitive, and the reorders out."""
         at = locate(("scratch", self)).address if self.scratch else 0
         buffers: dict[str, Buffer] = {}
-        before: list[tuple[Any, dict[str, Buffer]]] = []
-        after: list[tuple[Any, dict[str, Buffer]]] = []
+        before: list[Record] = []
+        after: list[Record] = []
         if self.primitive.scratchpad_bytes:
             buffers["scratchpad"] = Buffer(at, self.primitive.scratchpad_bytes)
             at += _round(self.primitive.scratchpad_bytes)
@@ -106,8 +134,11 @@ class LibraryUnit(Unit):
                 buffers[name] = place
                 continue
             size = self.primitive.arguments[name].nbytes
-            buffers[name] = Buffer(at, size)
-            at += _round(size)
+            if name == self._kept:
+                buffers[name] = Buffer(locate(("kept", self)).address, size)
+            else:
+                buffers[name] = Buffer(at, size)
+                at += _round(size)
             turn = self._reorders[name]
             out = name in self.results
             ends = {"source": buffers[name] if out else place,
@@ -115,9 +146,12 @@ class LibraryUnit(Unit):
             if turn.scratchpad_bytes:
                 ends["scratchpad"] = Buffer(at, turn.scratchpad_bytes)
                 at += _round(turn.scratchpad_bytes)
-            (after if out else before).append((turn, ends))
-        every = [*before, (self.primitive, buffers), *after]
-        return [_record(primitive, given) for primitive, given in every]
+            record = _record(turn, ends)
+            if name == self._kept:
+                stale = locate(("stale", self)).address
+                record = choice_record(stale, 1, [record], [], record.name)
+            (after if out else before).append(record)
+        return [*before, _record(self.primitive, buffers), *after]
 
 
 def _round(nbytes: int) -> int:
@@ -150,14 +184,23 @@ class MatmulUnit(LibraryUnit):
         axes: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
-        self.primitive = onednn.matmul(
-            a.shape, b.shape, a_strides=a.strides, b_strides=b.strides, dtype=out.dtype,
-            bias=None if bias is None else bias.dtype, post=() if added is None else ADDING,
+        self._make = functools.partial(
+            onednn.matmul, a.shape, b.shape, a_strides=a.strides, b_strides=b.strides,
+            dtype=out.dtype, bias=None if bias is None else bias.dtype,
+            post=() if added is None else ADDING,
             out_strides=None if axes is None else _unturned(contiguous(out.shape), axes),
         )  # fmt: skip
+        self.primitive = self._make()
+        self.weights = "b" if len(b.shape) == 2 else ""
         self.arguments = {"a": a.root, "b": b.root, "out": out}
         if bias is not None:
             self.arguments["bias"] = bias
+        self._finish()
+
+    def _choose_layout(self) -> None:
+        own = self._make(b_layout="any")
+        self.plain["b"] = self.primitive.arguments["b"]
+        self.primitive = own
         self._finish()
 
 
@@ -322,11 +365,13 @@ class ConvolutionUnit(LibraryUnit):
             if bias is not None:
                 self.arguments["bias"] = bias
             self.plain = {"weights": onednn.plain_weights(g, dtype)}
+            self.weights = "weights"
         elif name == "convolution_data_gradient":
             g = _geometry(out.shape, second.shape, attrs)
             self.primitive = onednn.convolution_data_gradient(g, dtype=dtype)
             self.arguments = {"dy": first, "weights": second, "dx": out}
             self.plain = {"weights": onednn.plain_weights(g, dtype)}
+            self.weights = "weights"
         else:
             g = _geometry(first.shape, out.shape, attrs)
             self.primitive = onednn.convolution_weights_gradient(g, dtype=dtype)

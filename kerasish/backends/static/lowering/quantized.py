@@ -8,27 +8,23 @@ between. Elsewhere, and for packed weights, loops of our own unpack the weights 
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from kerasish.backends.static import onednn
 from kerasish.backends.static.codegen import packed
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
-from kerasish.backends.static.codegen.nested_records import choice_record
-from kerasish.backends.static.lowering.library import (
-    LibraryUnit,
-    View,
-    _flattened,
-    _record,
-    buffer,
-)
+from kerasish.backends.static.lowering.library import LibraryUnit, View, _flattened
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.backends.static.machine import native
 from kerasish.backends.static.machine.machine_code import host_target
-from kerasish.backends.static.onednn.primitive import Buffer
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.networks.quantized import EXACT_ROWS, integer_matmul, packed_product
+
+if TYPE_CHECKING:
+    from kerasish.backends.static.onednn.primitive import Primitive
 
 GRAIN = 500_000.0  # operations per thread
 _EXACT = ("vnni", "amx", "avx10")  # in the names of oneDNN's kernels that saturate nowhere
@@ -37,51 +33,30 @@ _EXACT = ("vnni", "amx", "avx10")  # in the names of oneDNN's kernels that satur
 class IntegerMatmulUnit(LibraryUnit):
     """A product of int8 matrices by oneDNN, added up in int32."""
 
+    weights = "b"
+
     def __init__(self, a: View, b: View, out: Value) -> None:
         super().__init__("integer matmul", [a.root, b.root], [out])
-        self.views = (a, b)
-        self.primitive = self._product("plain")
+        self._make = functools.partial(
+            onednn.matmul, a.shape, b.shape, a_strides=a.strides, b_strides=b.strides,
+            dtype="int8", out_dtype="int32",
+        )  # fmt: skip
+        self.primitive = self._make()
+        if not _is_exact(self.primitive):
+            raise onednn.OneDnnError(f"{self.primitive.implementation} may saturate")
         self.arguments = {"a": a.root, "b": b.root, "out": out}
         self._finish()
 
-    def _product(self, layout: str) -> Any:
-        a, b = self.views
-        primitive = onednn.matmul(
-            a.shape, b.shape, a_strides=a.strides, b_strides=b.strides, dtype="int8",
-            out_dtype="int32", b_layout=layout,
-        )  # fmt: skip
-        if not any(word in primitive.implementation for word in _EXACT):
-            raise onednn.OneDnnError(f"{primitive.implementation} may saturate")
-        return primitive
-
-    def keep_weights(self) -> None:
-        """Reorder the second factor into the product's own layout only when it has changed."""
-        with contextlib.suppress(onednn.OneDnnError, ValueError):
-            product, plain = self._product("any"), self.primitive.arguments["b"]
-            chosen = product.arguments["b"]
-            if chosen == plain:
-                return
-            turn = onednn.reorder(plain, chosen)
-            self.primitive = product
-            self.kept_value, self.kept_bytes = self.views[1].root, chosen.nbytes
+    def _choose_layout(self) -> None:
+        own = self._make(b_layout="any")
+        if _is_exact(own):
+            self.plain["b"] = self.primitive.arguments["b"]
+            self.primitive = own
             self._finish()
-            self._turn, self._turn_at = turn, self.scratch
-            self.scratch += turn.scratchpad_bytes
 
-    def records(self, locate: Locate) -> list[Record]:
-        """Return the reorder, where it is needed, and the product."""
-        if self.kept_value is None:
-            return super().records(locate)
-        kept = locate(("kept", self))
-        ends = {"source": buffer(locate(self.kept_value)), "destination": buffer(kept)}
-        if self._turn.scratchpad_bytes:
-            at = locate(("scratch", self)).address + self._turn_at
-            ends["scratchpad"] = Buffer(at, self._turn.scratchpad_bytes)
-        stale = locate(("stale", self)).address
-        turn = choice_record(stale, 1, [_record(self._turn, ends)], [], f"{self.name}: weights")
-        weights = self.kept_value
-        inside = super().records(lambda key: kept if key is weights else locate(key))
-        return [turn, *inside]
+
+def _is_exact(primitive: Primitive) -> bool:
+    return any(word in primitive.implementation for word in _EXACT)
 
 
 class PackedUnit(Unit):

@@ -129,7 +129,7 @@ class StandaloneBuilder(Builder):
         if bias is not None and bias.size != out.shape[-1]:
             raise UnsupportedStep(f"{self.name_of(node)}a bias of shape {bias.shape}")
         flat = _flattened(a, b)
-        known = self.graph.constants.get(b.root)
+        known = self._known(b.root)
         if known is not None and len(b.shape) == 2 and len(flat.shape) == 2:
             array = np.lib.stride_tricks.as_strided(
                 np.ascontiguousarray(known).reshape(-1), b.shape, [4 * s for s in b.strides]
@@ -144,6 +144,22 @@ class StandaloneBuilder(Builder):
             self.aliases[out] = out_shape
             out = out_shape
         return ProductUnit(flat, b, out, bias, activation)
+
+    def _known(self, v: Value) -> Any:
+        """Return the numbers of a value, where they are known, in its shape; else None."""
+        root = self._root(v)
+        array = self.graph.constants.get(root, self.packed.get(root))
+        return None if array is None else np.asarray(array).reshape(v.shape)
+
+    def _materialize(self, v: Value) -> None:
+        node = self.pending.get(v)
+        if node is not None and node.inputs[0] not in self.pending:
+            known = self._known(node.inputs[0])
+            if known is not None:
+                del self.pending[v]
+                self.packed[v] = np.ascontiguousarray(np.transpose(known, node.attrs["axes"]))
+                return
+        super()._materialize(v)
 
     def _pack(self, key: Any, matrix: Any) -> Value:
         if key not in self._packed:
@@ -163,7 +179,7 @@ class StandaloneBuilder(Builder):
         return unit
 
     def _recurrent(self, node: Node) -> Unit:
-        weights = self.graph.constants.get(node.inputs[1])
+        weights = self._known(node.inputs[1])
         gates = node.outputs[1 + (node.op.name == "lstm") :]
         plain = all(v.dtype == "float32" and v.size for v in (*node.inputs, *node.outputs))
         if weights is None or not plain or any(self.uses.get(v) for v in gates):
@@ -179,7 +195,7 @@ class StandaloneBuilder(Builder):
 
     def _weights(self, node: Node) -> Any:
         """Return the filters of a convolution."""
-        known = self.graph.constants.get(node.inputs[1])
+        known = self._known(node.inputs[1])
         if known is None or node.out.dtype != "float32" or 0 in node.inputs[0].shape:
             raise UnsupportedStep(f"{self.name_of(node)}a convolution of this kind")
         return known

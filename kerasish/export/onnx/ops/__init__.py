@@ -1,5 +1,6 @@
 """How each op is said in ONNX: one file per family of ops."""
 
+from kerasish.export.onnx.ops import attention as attention
 from kerasish.export.onnx.ops import control as control
 from kerasish.export.onnx.ops import elementwise as elementwise
 from kerasish.export.onnx.ops import functions as functions
