@@ -2,8 +2,8 @@
 
 The model has 6 blocks of a transformer of width 384. One copy trains all of its weights. In the
 other one, Dense and EinsumDense layers have LoRA of rank 8, and all but it and the biases of these
-layers is frozen. The steps of both alternate in one process on the static engine. Prints the median and
-the best time of each, and their ratios.
+layers is frozen. The steps of both alternate in one process on the static engine. Prints the
+median and the best time of each, and their ratios.
 """
 
 from __future__ import annotations
