@@ -191,6 +191,9 @@ def _targets_of_source(parts: Sequence[str]) -> tuple[str, ...]:
     nearest = [f"kerasish.{parts[0]}"] if parts and parts[0] in MODULES else []
     if list(parts[:2]) == ["optimizers", "schedules"]:
         nearest.insert(0, "kerasish.optimizers.schedules")
+    if list(parts[:2]) == ["legacy", "preprocessing"]:
+        known = [part for part in parts[2:3] if part in ("image", "sequence")]
+        nearest.insert(0, ".".join(["kerasish.preprocessing", *known]))
     if parts[:1] == ["ops"]:
         nearest += ["kerasish.ops.nn", "kerasish.ops.numpy"]
     shared = ["kerasish.layers", "kerasish.models", "kerasish.utils", "kerasish.saving"]

@@ -31,11 +31,17 @@ from keras.src import backend, ops
 from keras.optimizers.schedules import ExponentialDecay
 from keras.datasets import mnist
 from keras.preprocessing.sequence import pad_sequences
+from keras.preprocessing.image import ImageDataGenerator
+from keras.src.legacy.preprocessing.image import NumpyArrayIterator
+from keras.src.legacy.preprocessing import image as legacy_image
+import tensorflow.keras.preprocessing.image as tf_image
 from keras.utils import *
 
 assert sys.argv[1:] == ["--epochs", "2"], sys.argv
 assert layers.Dense is again.Dense is keras3.layers.Dense is tf_keras.layers.Dense
 assert keras3.__version__.startswith("3.") and keras3.version() == keras3.__version__
+assert ImageDataGenerator is legacy_image.ImageDataGenerator is tf_image.ImageDataGenerator
+assert type(ImageDataGenerator().flow(np.zeros((2, 4, 4, 3)))) is NumpyArrayIterator
 assert to_categorical([1], 2).tolist() == [[0.0, 1.0]]
 tf.random.set_seed(1)
 rows = tf.data.Dataset.from_tensor_slices((np.ones((8, 2), "float32"), np.ones((8, 1), "float32")))

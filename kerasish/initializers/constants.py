@@ -52,6 +52,11 @@ class Zeros(Initializer):
         [0.0, 0.0]
     """
 
+    @property
+    def repeats(self) -> bool:
+        """True of this class; subclasses may do anything."""
+        return type(self) is Zeros
+
     def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return ops.zeros(shape, dtype)
 
@@ -63,6 +68,11 @@ class Ones(Initializer):
         >>> Ones()((2,)).tolist()
         [1.0, 1.0]
     """
+
+    @property
+    def repeats(self) -> bool:
+        """True of this class; subclasses may do anything."""
+        return type(self) is Ones
 
     def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return ops.ones(shape, dtype)

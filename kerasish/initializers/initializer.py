@@ -23,6 +23,15 @@ class Initializer(ShortInitTracebacks):
         [0.5, 0.5]
     """
 
+    @property
+    def repeats(self) -> bool:
+        """Whether one object gives the same values, bit for bit, whenever it is called.
+
+        A model that still has such first values need not keep them while it is loaded. Subclasses
+        of which that is true say so.
+        """
+        return False
+
     @any_arguments
     def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Any:
         """Return an array or tensor of this shape."""

@@ -37,6 +37,11 @@ class RandomInitializer(Initializer):
             )
         self.seed = seed
 
+    @property
+    def repeats(self) -> bool:
+        """Whether the seed is a number, and the class, which draws, is one of ours."""
+        return not hasattr(self.seed, "next") and type(self).__module__.startswith("kerasish.")
+
     def state(self) -> AnyTensor:
         """Return the random state [seed, draw] of the next values."""
         if hasattr(self.seed, "next"):

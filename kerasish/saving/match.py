@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish.engine.layer.interface import LayerLike, Saved
@@ -61,19 +62,22 @@ class LoadPlan:
             warnings.warn(f"{text}\nThese were skipped.", stacklevel=levels_to_user())
         for note in self.notes:
             warnings.warn(note, stacklevel=levels_to_user())
-        arrays = [self._read(entry, variable.dtype) for variable, entry in self.pairs]
         custom = [_own(v) for owner, _ in self.custom for v in variables_of(owner)]
-        before = [(v, v.numpy().copy()) for v in custom]
-        done: list[tuple[Any, Any]] = []
+        undo: list[tuple[Any, Callable[[], Any]]] = [
+            (v, partial(_same, v.numpy().copy())) for v in custom
+        ]
         try:
             for owner, group in self.custom:
                 self._load_custom(owner, group, skip_mismatch)
-            for (variable, _), array in zip(self.pairs, arrays):
-                done.append((_own(variable), _own(variable).numpy()))
+            # One by one: what is read replaces what was there, so that a model with first values
+            # is never in memory twice.
+            for variable, entry in self.pairs:
+                array = self._read(entry, variable.dtype)
+                undo.append((_own(variable), _way_back(_own(variable))))
                 variable.assign(wrap(array))  # as a tensor: no copy
         except BaseException:
-            for variable, old in (*before, *done):
-                variable.assign(old)
+            for variable, value in reversed(undo):
+                variable.assign(value())
             raise
 
     def _read(self, entry: Entry, dtype: str) -> Array:
@@ -97,6 +101,16 @@ class LoadPlan:
 def _own(variable: Any) -> Any:
     """Return what this process holds of a variable: a part, where ranks divide it."""
     return variable.variable if isinstance(variable, DividedSlot) else variable
+
+
+def _way_back(variable: Any) -> Callable[[], Any]:
+    """Return a function that gives the present value: kept, unless it can be computed again."""
+    recipe: Callable[[], Any] | None = variable.recipe()
+    return recipe if recipe is not None else partial(_same, variable.numpy())
+
+
+def _same(value: Any) -> Any:
+    return value
 
 
 def table(misfits: list[Misfit]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,6 +56,7 @@ class Variable(Holder):
 
     __array_priority__ = 1000.0
     holds_seed = False
+    _initializer: Any = None  # of the present value; see `recipe`
 
     def __init__(
         self,
@@ -85,8 +87,13 @@ class Variable(Holder):
         self.regularizer: Any = None
         self.overwrite_with_gradient = False
         self.key = Key(self)
+        if isinstance(initializer, str):
+            initializer = get_by_name(initializer, "keras.initializers", "initializer")
         with using_scope(None), no_gradient(), using_engine(None):
             self._set(_own(_first_value(initializer, shape, dtype), self.name))
+        if getattr(initializer, "repeats", False) and not _devices.accelerated:
+            # A copy: what the caller does to the initializer later changes nothing.
+            self._initializer = copy(initializer)
 
     def leaf_of(self, value: object) -> Tensor:
         """Return a tensor of `value`, an array or a value of a trace, for derivatives by this."""
@@ -100,6 +107,35 @@ class Variable(Holder):
 
     # A compiled step keeps the value in a buffer at a fixed address and writes there. Tensors
     # given to callers are snapshots, taken on request.
+
+    def recipe(self) -> Callable[[], Array] | None:
+        """Return a function that computes the present value again, bit for bit, if one can.
+
+        One can as long as the variable has its first value, and that comes from an initializer
+        that repeats (`Initializer.repeats`). A failed load goes back by it, so that loading a model
+        just made does not hold its first values beside those of the file.
+
+        Returns:
+            The function, or None: only keeping the value leads back to it.
+
+        Example:
+            >>> from kerasish import initializers
+            >>> v = Variable(initializers.GlorotUniform(seed=1), shape=(2, 2))
+            >>> bool((v.recipe()() == v.numpy()).all())
+            True
+            >>> _ = v.assign_add(np.ones((2, 2)))
+            >>> v.recipe() is None
+            True
+        """
+        initializer, shape, dtype = self._initializer, self.shape, self.stored_dtype
+        if initializer is None:
+            return None
+
+        def compute() -> Array:
+            with using_scope(None), no_gradient(), using_engine(None), autocast(None):
+                return to_numpy(_own(_first_value(initializer, shape, dtype), self.name))
+
+        return compute
 
     @property
     def latest(self) -> Tensor:
@@ -116,6 +152,7 @@ class Variable(Holder):
     def latest(self, leaf: Tensor) -> None:
         self._current = leaf
         self.in_buffer = False
+        self._initializer = None
 
     def use_buffer(self, make: Callable[..., Any]) -> None:
         """Give the variable a buffer, made by `make(variable)`, if it has none.
@@ -136,6 +173,7 @@ class Variable(Holder):
         self._current = None  # type: ignore[assignment]
         self.in_buffer = True
         self.buffer.writes += 1
+        self._initializer = None
 
     @property
     def value(self) -> Tensor:
@@ -284,7 +322,7 @@ class Variable(Holder):
         return getattr(self.value, name)
 
 
-_OWN_STATE = {"_current", "buffer", "in_buffer", "key", "_grad"}  # not copied, not pickled
+_OWN_STATE = {"_current", "buffer", "in_buffer", "key", "_grad", "_initializer"}  # not copied
 _TENSOR_METHODS = {
     "size", "device", "item", "tolist", "to", "backward", "detach", "T", "reshape", "astype",
     "sum", "mean", "max", "min", "requires_grad",
@@ -313,9 +351,6 @@ def _first_value(
             raise ValueError("Variable: an initializer function needs a shape.")
         result = convert(initializer(tuple(shape), dtype=dtypes.name_of(dtype)))
         return convert(result, dtype or None)
-    if isinstance(initializer, str):
-        result = get_by_name(initializer, "keras.initializers", "initializer")
-        return _first_value(result, shape, dtype)
     value = convert(initializer, dtype)
     if shape is not None and tuple(shape) != value.shape:
         raise ShapeError(f"Variable: shape {tuple(shape)} given, the value has {value.shape}.")
