@@ -15,6 +15,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from kerasish.backends.static import onednn
 from kerasish.backends.static.codegen import matmul as small
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
@@ -22,7 +24,7 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
-from kerasish.backends.static.lowering.units import Locate, Place, Unit
+from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
 from kerasish.backends.static.machine import native
 from kerasish.backends.static.onednn.primitive import Buffer
 from kerasish.graph.ir import Node, Value
@@ -61,6 +63,10 @@ def plain_view(value: Value) -> View:
 def buffer(place: Place) -> Buffer:
     """Return a program's memory as a oneDNN buffer."""
     return Buffer(place.address, place.nbytes)
+
+
+_ZERO = np.zeros(1, np.float32)
+_FRESH = place_of(_ZERO)
 
 
 class LibraryUnit(Unit):
@@ -148,8 +154,10 @@ class LibraryUnit(Unit):
                 at += _round(turn.scratchpad_bytes)
             record = _record(turn, ends)
             if name == self._kept:
-                stale = locate(("stale", self)).address
-                record = choice_record(stale, 1, [record], [], record.name)
+                stale = locate(("stale", self))
+                # Once per run: the flag is cleared, for a run may be many batches.
+                turned = [record, copy_record(_FRESH, stale, record.name)]
+                record = choice_record(stale.address, 1, turned, [], record.name)
             (after if out else before).append(record)
         return [*before, _record(self.primitive, buffers), *after]
 
