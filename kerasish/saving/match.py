@@ -62,19 +62,25 @@ class LoadPlan:
             warnings.warn(f"{text}\nThese were skipped.", stacklevel=levels_to_user())
         for note in self.notes:
             warnings.warn(note, stacklevel=levels_to_user())
-        custom = [_own(v) for owner, _ in self.custom for v in variables_of(owner)]
-        undo: list[tuple[Any, Callable[[], Any]]] = [
-            (v, partial(_same, v.numpy().copy())) for v in custom
+        # What cannot be computed again is kept until the end, so its new value is read beforehand.
+        recipes = [_own(variable).recipe() for variable, _ in self.pairs]
+        arrays = [
+            self._read(entry, variable.dtype) if recipe is None else None
+            for (variable, entry), recipe in zip(self.pairs, recipes)
         ]
+        custom = [_own(v) for owner, _ in self.custom for v in variables_of(owner)]
+        undo = [(v, v.recipe() or partial(_same, v.numpy().copy())) for v in custom]
         try:
             for owner, group in self.custom:
                 self._load_custom(owner, group, skip_mismatch)
-            # One by one: what is read replaces what was there, so that a model with first values
-            # is never in memory twice.
-            for variable, entry in self.pairs:
-                array = self._read(entry, variable.dtype)
-                undo.append((_own(variable), _way_back(_own(variable))))
+            for i, (variable, entry) in enumerate(self.pairs):
+                array, arrays[i] = arrays[i], None
+                own, recipe = _own(variable), recipes[i]
+                if array is None:  # the first values are gone as soon as they are replaced
+                    array = self._read(entry, variable.dtype)
+                undo.append((own, recipe or partial(_same, own.numpy())))
                 variable.assign(wrap(array))  # as a tensor: no copy
+                del array
         except BaseException:
             for variable, value in reversed(undo):
                 variable.assign(value())
@@ -103,13 +109,8 @@ def _own(variable: Any) -> Any:
     return variable.variable if isinstance(variable, DividedSlot) else variable
 
 
-def _way_back(variable: Any) -> Callable[[], Any]:
-    """Return a function that gives the present value: kept, unless it can be computed again."""
-    recipe: Callable[[], Any] | None = variable.recipe()
-    return recipe if recipe is not None else partial(_same, variable.numpy())
-
-
 def _same(value: Any) -> Any:
+    """Return the value: where it is kept instead of computed again."""
     return value
 
 

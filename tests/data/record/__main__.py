@@ -2,8 +2,8 @@
 
 Run from the repository's root by a Python that has Keras 3.15 with JAX and PyTorch. The
 parts `augmentation` and `preprocessing` need TensorFlow as well, and are left as they are without
-it. Without a part, all are recorded. With words, `layers` records cases without facts, and those
-whose names hold one of the words.
+it; `generator` needs Pillow. Without a part, all are recorded. With words, `layers` records cases
+without facts, and those whose names hold one of the words.
 
 With `--check`, the facts are recorded in a temporary copy and compared with those here, which stay
 as they are: whole numbers and words must be equal, other numbers up to `facts.AGAIN`.
