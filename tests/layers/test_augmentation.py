@@ -324,4 +324,7 @@ def test_reading_at_computed_places_is_native(layer):
     )
     model.compile("sgd", "mse")
     x = np.random.default_rng(0).uniform(0, 255, (16, 8, 8, 3)).astype("float32")
-    model.fit(x, np.ones((16, 1)), verbose=0)
+    losses = model.fit(x, np.ones((16, 1)), verbose=0).history["loss"]
+    assert np.isfinite(losses).all() and losses[0] > 0
+    (program,) = model.training_program.step("train").executables()
+    assert program.is_native
