@@ -22,6 +22,9 @@ from kerasish.environment import switch
 
 _PACKAGE = __name__.partition(".")[0]
 _OPERATORS = f"{_PACKAGE}.operators"
+_WRAPPERS = frozenset(
+    (__name__, f"{_PACKAGE}.signatures", f"{_PACKAGE}.engine.layer.defaults")
+)  # whose functions call a constructor that says what is wrong
 # Libraries that kerasish calls: their frames say nothing to users where kerasish called them.
 _LIBRARIES = frozenset(
     ("concurrent", "contextlib", "cupy", "functools", "h5py", "inspect", "json", "llvmlite",
@@ -79,13 +82,20 @@ def hide_frames(error: BaseException, keep_entry: bool = True) -> None:
     entries = _entries(head)
     if not entries:
         return
-    first = 0 if keep_entry or len(entries) == 1 else 1
+    first = 0 if keep_entry else _first_after_wrappers(entries)
     kept = [*entries[first : first + 1], *_kept(entries[first + 1 :], after_ours=True)]
     kept = kept[1:] if operator else kept
     _link([head, *(t for t in kept if t is not head)])
     # Python 3.10 shows the head all the same: it raises the traceback that it caught.
     error.__traceback__ = kept[0] if kept else None
     _shorten_chain(error)
+
+
+def _first_after_wrappers(entries: list[TracebackType]) -> int:
+    """Return the place of the first entry that is no wrapper's; the last one's if all are."""
+    modules = [entry.tb_frame.f_globals.get("__name__") for entry in entries]
+    own = [i for i, module in enumerate(modules) if i and module not in _WRAPPERS]
+    return own[0] if own else len(entries) - 1
 
 
 def _top_module(frame: FrameType) -> str:

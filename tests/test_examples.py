@@ -225,7 +225,8 @@ def test_examples_say_what_to_install(path):
     ],
 )
 def test_examples_end_where_a_package_is_missing(missing, stem, monkeypatch):
-    monkeypatch.setitem(sys.modules, missing, None)
+    for name in [missing, *(n for n in sys.modules if n.startswith(f"{missing}."))]:
+        monkeypatch.setitem(sys.modules, name, None)
     path = CHECKOUT / "examples" / f"{stem}.py"
     imports = path.read_text("utf-8").split("import kerasish")[0]
     with pytest.raises(SystemExit, match=f"pip install .*{missing}"):

@@ -248,6 +248,15 @@ def test_an_error_holds_no_array_once_it_is_handled():
         gc.enable()
 
 
+def test_classes_that_had_defaults_show_the_same_frame():
+    """`kerasish.defaults` wraps a class's constructor for good."""
+    with keras.defaults(layers.Dense, activation="relu"):
+        layers.Dense(2)
+    test_constructors_show_their_own_frame()
+    with pytest.raises(TypeError, match="Did you mean 'activation'"):
+        layers.Dense(3, activaton="relu")
+
+
 def test_constructors_show_their_own_frame():
     with pytest.raises(ValueError, match="units") as caught:
         layers.Dense("16")

@@ -66,8 +66,8 @@ class Bar:
         shown = {**live.format_dict, "n": self.current}
         if shown["ncols"]:
             plain = {**shown, "ncols": None, "bar_format": bar_format(True, "")}
-            room = shown["ncols"] - len(live.format_meter(**plain)) - 2  # 2: "|" at both ends
-            width = min(self.width, room)
+            left = shown["ncols"] - len(live.format_meter(**plain)) - 2  # 2: "|" at both ends
+            width = min(self.width, left)
             drawn = f"{{bar:{width}}}" if width >= _LEAST_WIDTH else ""
             live.bar_format = bar_format(True, drawn)
 

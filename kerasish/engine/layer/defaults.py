@@ -11,6 +11,7 @@ from typing import Any
 
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
+from kerasish.tracebacks import hide_frames
 
 _active: contextvars.ContextVar[tuple[tuple[type, dict[str, Any]], ...]] = contextvars.ContextVar(
     "defaults", default=()
@@ -97,7 +98,11 @@ def _wrap(kind: Any) -> None:
                 own = self.__dict__.get("_own_arguments")
                 if own is not None:
                     self.__dict__["_own_arguments"] = (own[0], {**own[1], **extra})
-        original(self, *args, **kwargs)
+        try:
+            original(self, *args, **kwargs)
+        except Exception as error:
+            hide_frames(error, keep_entry=False)
+            raise
 
     kind.__init__ = construct
     _wrapped.add(kind)
