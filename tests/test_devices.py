@@ -432,6 +432,7 @@ def test_memory_limits(cupy):
     assert devices.memory(CPU) == {}
 
 
+@pytest.mark.slow
 def test_nothing_is_kept_of_a_dropped_model(gpu):
     def cycle():
         model, x, y = _model("mlp")

@@ -530,6 +530,7 @@ def _resident():
         return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow(scratch):
     a, b, out = random(8, 8), random(8, 8), np.empty((8, 8), np.float32)
 

@@ -66,7 +66,9 @@ def data(model, rows):
 
 @NOT_STRICT
 @pytest.mark.parametrize("step", ["train", "test", "predict"])
-@pytest.mark.parametrize("make", [mlp, cnn, embedding])
+@pytest.mark.parametrize(
+    "make", [mlp, *(pytest.param(f, marks=pytest.mark.slow) for f in (cnn, embedding))]
+)
 def test_memory_is_known_before_the_first_step(make, step):
     config.set_backend("static")
     gc.collect()

@@ -386,6 +386,7 @@ def test_same_seed_same_weights(engine):
         np.testing.assert_array_equal(a, b)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_over_steps(engine):
     x, y = data(rows=32)
     model = network()

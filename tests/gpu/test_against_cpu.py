@@ -132,6 +132,7 @@ def test_optimizers_on_the_fake_gpu(fake_gpu, options):
     checks.check_optimizer(fake_gpu, lambda: _optimizer("AdamW", options))
 
 
+@pytest.mark.slow
 def test_trainings_on_the_fake_gpu(fake_gpu):
     checks.check_losses(fake_gpu, "mlp")
     checks.check_determinism(fake_gpu, "images")
