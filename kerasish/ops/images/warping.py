@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import config
@@ -116,12 +118,12 @@ def map_coordinates(
                 product = weight if total is None else multiply(total, weight)
                 more.append(([*places, safe], product, both))
         results = more
-    flat = reshape(x, (-1,))
+    flat, dtype = reshape(x, (-1,)), _place_dtype(x.shape)
     y: Any = None
     for places, weight, valid in results:
         place: Any = 0
         for index, size in zip(places, x.shape):
-            place = add(multiply(place, size), index)
+            place = add(multiply(place, size), cast(index, dtype))
         part = cast(take_rows(flat, place), weight.dtype)
         if fill_mode == "constant":
             part = select(valid, part, fill_value)
@@ -129,6 +131,11 @@ def map_coordinates(
     if dtypes.is_inexact(x.dtype):
         return cast(y, x.dtype)
     return cast(rint(y), x.dtype)
+
+
+def _place_dtype(shape: Sequence[int | None]) -> str:
+    """Return the dtype of places among this many elements; None: few enough."""
+    return "int64" if math.prod(size or 1 for size in shape) >= 2**31 else "int32"
 
 
 _ORDERS = {"nearest": 0, "bilinear": 1}
@@ -146,14 +153,16 @@ def _read(
     n, height, width, channels = images.shape
     # One table of pixels and one index per place: engines read rows of a table natively.
     pixels = reshape(images, (n * height * width, channels))
-    first = reshape(multiply(arange(n), height * width), (n, 1, 1))
+    dtype = _place_dtype((n, height, width))
+    first = reshape(multiply(arange(n, dtype=dtype), height * width), (n, 1, 1))
     shape = (n, *rows.shape[1:])
     rows, columns = (broadcast_to(v, shape) for v in (rows, columns))
     y: Any = None
     for r, r_weight in _corners(rows, _ORDERS[interpolation]):
         for c, c_weight in _corners(columns, _ORDERS[interpolation]):
-            row = add(first, multiply(_inside(r, height, fill_mode), width))
-            place = add(row, _inside(c, width, fill_mode))
+            at_row, at_column = _inside(r, height, fill_mode), _inside(c, width, fill_mode)
+            row = add(first, multiply(cast(at_row, dtype), width))
+            place = add(row, cast(at_column, dtype))
             part = as_float(take_rows(pixels, place))
             if fill_mode == "constant":
                 down = logical_and(greater_equal(r, 0), less(r, height))
