@@ -197,6 +197,25 @@ def test_many_batches_in_one_native_call_reorder_once() -> None:
         expected = float(np.mean(np.asarray(model(x)) ** 2))
 
 
+@pytest.mark.parametrize("again", [False, True])
+def test_a_new_value_that_the_same_step_multiplies_by_is_not_kept(again: bool) -> None:
+    """As a discriminator is updated, then judges the generator: its buffer holds the new value."""
+    first = numbers(256, 256).astype("float32") / 100
+    weights = kerasish.Variable(first)
+    total = kerasish.Variable(np.zeros((16, 256), "float32"))
+
+    def step(x: Any) -> Any:
+        if again:
+            total.assign(ops.matmul(x, weights))
+        weights.assign(weights + 1.0)
+        return ops.matmul(x, weights)
+
+    compiled, x = compiled_step(step), np.ones((16, 256), "float32")
+    for i in range(1, 4):
+        np.testing.assert_allclose(compiled(x).numpy(), x @ (first + i), rtol=1e-4)
+    assert kept_of(compiled).nbytes == 0
+
+
 def test_copies_of_floats_are_limited(monkeypatch: pytest.MonkeyPatch) -> None:
     weights = [kerasish.Variable(numbers(256, 256, seed=i).astype("float32")) for i in range(3)]
 

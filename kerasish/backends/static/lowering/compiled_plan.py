@@ -124,7 +124,8 @@ class CompiledPlan:
             if not isinstance(unit, LibraryUnit) or not unit.weights:
                 continue
             weights = self.root(unit.arguments[unit.weights])
-            unchanged = weights in self._buffer_of and weights not in changed
+            # A new value may lie in its variable's buffer, too: that one differs in each run.
+            unchanged = self._buffer_of.get(weights) is weights and weights not in changed
             if not unchanged and weights not in self.constants:
                 continue
             is_float = dtypes.is_float(weights.dtype)
