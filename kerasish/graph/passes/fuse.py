@@ -15,6 +15,7 @@ from typing import Any
 
 from kerasish.graph.fused import Dims, FusedBody, make_fused
 from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.passes.rounds import in_rounds
 
 DTYPES = frozenset(
     (
@@ -358,12 +359,8 @@ class _Fuser:
             return
         if first.groups != second.groups and first.after and second.after:
             return
-        between = self.deps[a] & ~(1 << b) | self.deps[b] & ~(1 << a)
-        while between:
-            other = between.bit_length() - 1
-            if self.deps[other] & (1 << a | 1 << b):
-                return
-            between &= ~(1 << other)
+        if self._lies_between(a, b) or self._lies_between(b, a):
+            return
         for group, other_group in ((first, second), (second, first)):
             for (number, i), dims in group.reads.items():
                 v = self.graph.nodes[number].inputs[i]
@@ -372,6 +369,19 @@ class _Fuser:
                 ):
                     return
         self._absorb(first, second)
+
+    def _lies_between(self, early: int, late: int) -> bool:
+        """Return whether a third group needs `early`, and `late` needs that group."""
+        if not self.deps[late] >> early & 1:
+            return False
+        # What `early` needs does not need `early`, so only the others are looked at.
+        between = self.deps[late] & ~self.deps[early] & ~(1 << early)
+        while between:
+            other = between.bit_length() - 1
+            if self.deps[other] >> early & 1:
+                return True
+            between ^= 1 << other
+        return False
 
     def _absorb(self, first: _FusionGroup, second: _FusionGroup) -> None:
         a, b = first.number, second.number
@@ -411,21 +421,15 @@ class _Fuser:
 
     def _order(self) -> list[int]:
         """Return the units in topological order that changes the given order least."""
-        rank = {u: max(self.members[u]) for u in self.members}
-        waiting = sorted(self.members, key=lambda u: rank[u])
-        done, order = 0, []
-        while waiting:
-            rest = []
-            for u in waiting:
-                if self.deps[u] & ~done:
-                    rest.append(u)
-                else:
-                    order.append(u)
-                    done |= 1 << u
-            if len(rest) == len(waiting):
-                raise AssertionError("fuse: groups need each other in a circle")
-            waiting = rest
-        return order
+        rank = {u: max(own) for u, own in self.members.items()}
+        reads = {
+            u: {
+                self.group_of[v]
+                for n in own for v in self.graph.nodes[n].inputs if v in self.group_of
+            } - {u}
+            for u, own in self.members.items()
+        }  # fmt: skip
+        return in_rounds(rank, reads)
 
     def _fused(self, group: _FusionGroup, uses: dict[Value, int]) -> Node:
         inside = [self.graph.nodes[i] for i in group.nodes]

@@ -1,0 +1,38 @@
+"""A topological order that changes a given order least."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+
+def in_rounds(rank: Mapping[int, int], reads: Mapping[int, set[int]]) -> list[int]:
+    """Return units in an order in which each comes after those that it reads.
+
+    Round after round goes over the units by rank, and takes those of which all that they read has
+    been taken. The round of a unit follows from the units that it reads, so the time is linear in
+    their number.
+
+    Args:
+        rank: unit -> its place in the given order.
+        reads: unit -> other units that must come before it.
+
+    Example:
+        >>> in_rounds({0: 0, 1: 1, 2: 2, 3: 3}, {0: {2}, 1: set(), 2: set(), 3: {0}})
+        [1, 2, 0, 3]
+    """
+    readers: dict[int, list[int]] = {u: [] for u in reads}
+    for u, others in reads.items():
+        for other in others:
+            readers[other].append(u)
+    left = {u: len(others) for u, others in reads.items()}
+    turn = dict.fromkeys(reads, 0)
+    ready = [u for u, count in left.items() if not count]
+    for u in ready:
+        for reader in readers[u]:
+            turn[reader] = max(turn[reader], turn[u] + (rank[u] > rank[reader]))
+            left[reader] -= 1
+            if not left[reader]:
+                ready.append(reader)
+    if len(ready) < len(reads):
+        raise AssertionError("units need each other in a circle")
+    return sorted(ready, key=lambda u: (turn[u], rank[u]))
