@@ -45,7 +45,9 @@ def same_start() -> Iterator[None]:
     np.random.seed(20150327)
     config.set_seed(20150327)
     before = (config.floatx(), config.epsilon(), config.image_data_format(), config.backend())
+    threads = config.threads()
     yield
+    config.set_threads(threads)
     config.set_floatx(before[0])
     config.set_epsilon(before[1])
     config.set_image_data_format(before[2])
