@@ -147,7 +147,7 @@ def draw(network: Network, detours: list[int], picture: str) -> None:
     places = [(r, c) for r in range(SIZE) for c in range(SIZE)]
     guesses = network(places).numpy().reshape(SIZE, SIZE, 4)
     expected = np.where(WALL, np.nan, guesses.max(-1))
-    expected[GOAL] = np.nan  # nobody moves on from there
+    expected[GOAL] = np.nan  # the end of the way
     shown = right.imshow(expected, cmap="YlGn", vmin=0, vmax=1.1)
     right.set_facecolor("0.35")  # walls
     figure.colorbar(shown, ax=right, label="expected reward")

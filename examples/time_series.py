@@ -107,8 +107,8 @@ for name, guess in guesses.items():
     print(f"  {name:<14} {np.abs(guess - truth).mean() * spread:.2f}")
 
 # %%
-# The forecasts are not too low or too high on average: nearly all of the error is spread. Nobody
-# can know how the demand drifts in the next hours.
+# The forecasts are not too low or too high on average: nearly all of the error is spread. The
+# drift of the demand in the next hours cannot be predicted.
 
 error = (predicted - truth) * spread
 print(f"mean of forecast - truth: {error.mean():+.2f}")

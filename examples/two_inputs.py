@@ -5,7 +5,7 @@ A model with three inputs and two outputs: two pictured digits and a sign, to ca
 
 The inputs are two pictures of digits and a word, "plus" or "minus" or "times". One reader, shared,
 looks at both pictures. The first output is the result of the sum; the second says whether the first
-digit is larger. Nobody ever tells the model which digits it sees.
+digit is larger. The model is never given the digits themselves as labels.
 Shows: the functional API, a layer used twice, inputs and targets as dicts, strings as inputs,
 several losses with weights.
 
