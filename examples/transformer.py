@@ -4,9 +4,9 @@
 A causal transformer, the network behind large language models, learns to write lines such as
 "47+85=132".
 
-It sees lines of text, one character after the other, and predicts each next character. The
-meaning of "+" is not given. Afterwards it writes whole lines by itself, and it finishes sums that it has never
-seen.
+It sees lines of text, one character after the other, and predicts each next character. The meaning
+of "+" is not given. Afterwards it writes whole lines by itself, and it finishes sums that it has
+never seen.
 Shows: MultiHeadAttention with a causal mask, position embeddings, residual connections with layer
 normalization, sampling with a temperature, a picture of attention.
 
