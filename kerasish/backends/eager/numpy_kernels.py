@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager import numpy_pool, numpy_random, numpy_recurrent, onednn_conv
+from kerasish.backends.eager import numpy_random, numpy_recurrent, onednn_conv, onednn_pool
 from kerasish.ops import dtypes
 from kerasish.ops.basic.exponentials import power
 from kerasish.ops.basic.reduce import reduce_sum
@@ -73,7 +73,7 @@ KERNELS: dict[str, Kernel] = {
     "relu": _relu,
     "add_rows": _add_rows,
     **onednn_conv.KERNELS,
-    **numpy_pool.KERNELS,
+    **onednn_pool.KERNELS,
     **numpy_random.KERNELS,
     **numpy_recurrent.KERNELS,
 }
