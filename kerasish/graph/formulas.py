@@ -11,6 +11,7 @@ import numpy as np
 from kerasish.graph.control import graphs_of
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse_epilogues import apart
+from kerasish.graph.passes.recurrences import described
 from kerasish.graph.work import flops_of
 from kerasish.ops import dtypes
 from kerasish.tensor import Variable
@@ -36,6 +37,8 @@ def pieces(node: Node) -> Sequence[Node]:
     if node.op.name == "fused" and body is not None:
         nodes: Sequence[Node] = body.graph.nodes
         return nodes
+    if node.op.name == "masked_recurrence":
+        return described(node).nodes
     return apart(node) if "what" in node.attrs else [node]
 
 

@@ -8,7 +8,7 @@ that is zero depends on the order of its terms and is not kept.)
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -246,6 +246,40 @@ def _transpose(r: Rewriter, node: Node) -> Value | list[Any] | None:
     return None
 
 
+def _transposed_rows(r: Rewriter, node: Node) -> list[Any] | None:
+    """transpose(take_rows(x, i)) -> take_rows(x, transpose(i)), where the axes of i move alone."""
+    inner = r.maker(node.inputs[0], "take_rows")
+    if inner is None or inner.attrs["axis"] != 0 or r.uses.get(inner.out) != 1:
+        return None
+    x, indices = inner.inputs
+    axes = _moved_indices(node.attrs["axes"], indices)
+    if axes is None:
+        return None
+    turned = make("transpose", [indices], axes=axes)
+    return [turned, make("take_rows", [x, turned.out], axis=0)]
+
+
+def _rows_of_transposed(r: Rewriter, node: Node) -> list[Any] | None:
+    """add_rows(transpose(x), i) -> add_rows(x, transpose(i)), where the axes of i move alone."""
+    x, indices = node.inputs
+    inner = r.maker(x, "transpose")
+    if inner is None or node.attrs["axis"] != 0 or r.uses.get(x) != 1:
+        return None
+    axes = _moved_indices(inner.attrs["axes"], indices)
+    if axes is None:
+        return None
+    turned = make("transpose", [indices], axes=tuple(axes.index(i) for i in range(len(axes))))
+    return [turned, make("add_rows", [inner.inputs[0], turned.out], **node.attrs)]
+
+
+def _moved_indices(axes: Sequence[int], indices: Value) -> tuple[int, ...] | None:
+    """Return how a transpose moves the first axes, those of indices; None if others move, too."""
+    count = len(indices.shape)
+    if tuple(axes[count:]) != tuple(range(count, len(axes))):
+        return None
+    return tuple(axes[:count])
+
+
 def _last_of(name: str, attr: str) -> Rule:
     """f(f(x)) -> f(x) to the last shape, which is the attribute `attr`; nothing to x's own."""
 
@@ -359,7 +393,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "divide": (_neutral(1.0, False), _divide),
     "power": (_power,),
     "negative": (_double("negative"),),
-    "transpose": (_transpose,),
+    "transpose": (_transpose, _transposed_rows),
+    "add_rows": (_rows_of_transposed,),
     "reshape": (_last_of("reshape", "newshape"),),
     "broadcast_to": (_last_of("broadcast_to", "shape"),),
     "cast": (_cast,),

@@ -17,11 +17,11 @@ from kerasish.backends.static.lowering.library import (
     plain_view,
 )
 from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, SegmentsUnit
+from kerasish.backends.static.lowering.masked_recurrent import Recurrences
 from kerasish.backends.static.lowering.moves import make_indexing, make_move, make_scaled_rows
 from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.quantized import make_integer_matmul, make_packed
-from kerasish.backends.static.lowering.recurrent import make_recurrent
 from kerasish.backends.static.lowering.rows import make_rows
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
@@ -33,6 +33,7 @@ from kerasish.backends.static.lowering.units import (
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.fuse_epilogues import LastReads, Product, apart
+from kerasish.graph.passes.recurrences import described
 from kerasish.graph.passes.widen import HALVES, widen_halves
 from kerasish.ranks import current_group
 
@@ -53,6 +54,7 @@ class Builder:
         self.aliases: dict[Value, Value] = {}
         self.pending: dict[Value, Node] = {}  # transposes that are not materialized yet
         self._pairs = pair_pools(graph)
+        self._recurrences = Recurrences(graph)
         self._last_read = LastReads(graph)
         self._place = {node: i for i, node in enumerate(graph.nodes)}
 
@@ -107,6 +109,11 @@ class Builder:
         for v in node.inputs:
             self._materialize(v)
         unit = self._unit(node)
+        if unit is None and name == "masked_recurrence":
+            inner = Graph(node.inputs, {}, described(node).nodes, node.outputs)
+            for piece in fuse_loops(inner).nodes:
+                self._lower(piece)
+            return
         if unit is None and (self._widen(node) or self._split(node)):
             return
         self.units.append(unit or self._python(node))
@@ -202,7 +209,7 @@ class Builder:
         elif node.op.kind == "pool":
             unit = make_max_pool(node, self._pairs.get(node)) or make_pool(node)
         elif node.op.kind == "recurrent":
-            unit = make_recurrent(node)
+            unit = self._recurrences.unit(node)
         else:
             unit = make_move(node) or make_indexing(node) or make_scaled_rows(node)
             unit = unit or make_rows(node) or make_packed(node)

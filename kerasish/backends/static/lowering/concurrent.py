@@ -35,6 +35,7 @@ class ConcurrentUnit(Unit):
             [v for u in members for v in u.writes],
         )
         self.members = tuple(members)
+        self.unchecked = frozenset(v for u in members for v in u.unchecked)
         self.flops = sum(u.flops for u in members)
         self.scratch = sum(_aligned(u.scratch) for u in members)
 

@@ -57,6 +57,8 @@ class Unit:
         flops: the number of operations, for reports.
         movable: whether it may run at another time, as long as it runs before its readers and after
             what it reads; False where Python or another process notices the order.
+        unchecked: values that are written, or read, in parts: the strict memory mode checks their
+            places, not their elements.
         kept_value: a value whose content the unit keeps in a layout of its own from run to run;
             None for most.
         kept_bytes: the size of that memory; its key is ("kept", unit). The number at ("stale",
@@ -69,6 +71,7 @@ class Unit:
     workspace_key: Any = None
     workspace_bytes = 0
     fills_workspace = False
+    unchecked: frozenset[Value] = frozenset()
     kept_value: Value | None = None
     kept_bytes = 0
 

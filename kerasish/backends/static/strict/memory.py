@@ -88,7 +88,7 @@ class Watch:
         unit = self.units[step]
         results = []
         for v in dict.fromkeys(unit.reads):
-            if not self._begins(v, step):
+            if v not in unit.unchecked and not self._begins(v, step):
                 results += search(v, locate(v), f"{unit.name} reads {v!r}")
         for key in self._touched(unit):
             if self._begins(key, step):
@@ -100,6 +100,8 @@ class Watch:
         unit = self.units[step]
         results = []
         for v in unit.writes:
+            if v in unit.unchecked:
+                continue
             results += search(v, locate(v), f"{unit.name} writes {v!r}")
         for key in self._touched(unit):
             for part in self._slack(key, locate(key)):
