@@ -63,7 +63,7 @@ NETS = {
     ),
     "states": lambda x: layers.Concatenate()(layers.LSTM(4, return_state=True)(x)),
     "zeros where masked": lambda x: layers.GRU(4, zero_output_for_mask=True, **SEQUENCES)(x),
-    "first states": lambda x: layers.LSTM(4)(x, initial_state=[x[:, 0, :1] * np.ones(4, "float32")] * 2),
+    "first states": lambda x: layers.LSTM(2)(x, initial_state=[x[:, 0], x[:, 1]]),
     "no bias": lambda x: layers.LSTM(4, use_bias=False)(x),
     "one state": lambda x: layers.GRU(1)(x),
     "reset before": lambda x: layers.GRU(4, reset_after=False)(x),

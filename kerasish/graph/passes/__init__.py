@@ -56,8 +56,14 @@ def optimize(
     return drop_dead(graph) if rounds else graph
 
 
-def gather(graph: Graph) -> Graph:
-    """Return the optimized graph with products, layouts and loops as they will run."""
+def gather(graph: Graph, blocks: bool = True) -> Graph:
+    """Return the optimized graph with products, layouts and loops as they will run.
+
+    Args:
+        graph: what `optimize` returns.
+        blocks: whether units leave out blocks of time steps that a mask leaves out.
+    """
     for step in FUSION_PASSES:
-        graph = step(graph)
+        if blocks or step is not fuse_recurrences:
+            graph = step(graph)
     return graph
