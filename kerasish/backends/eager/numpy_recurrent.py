@@ -54,6 +54,11 @@ def _keep(skip: Array, t: int, new: Array, old: Array) -> None:
         np.copyto(new, old, where=skip[t][:, None])
 
 
+def _leaves_out(skip: Array, t: int) -> bool:
+    """Return whether step t counts for no row: its products are left out."""
+    return skip is not None and bool(skip[t].all())
+
+
 def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
     """Return the gradient by the recurrent kernel: one product over all steps but the first."""
     result = first.T @ dz[0]
@@ -67,6 +72,9 @@ def _simple_rnn(x: Array, recurrent: Array, h: Array, mask: Array = None) -> Arr
     states, skip = np.empty(x.shape, x.dtype), _skipped(mask)
     for t in range(x.shape[0]):
         new = states[t]
+        if _leaves_out(skip, t):
+            new[...] = h
+            continue
         np.matmul(h, recurrent, out=new)
         new += x[t]
         np.tanh(new, out=new)
@@ -83,6 +91,9 @@ def _simple_rnn_gradient(
     for t in reversed(range(g.shape[0])):
         dz, y = dx[t], states[t]
         dh += g[t]
+        if _leaves_out(skip, t):
+            dz[...] = 0
+            continue
         np.multiply(y, y, out=dz)
         np.subtract(1, dz, out=dz)
         dz *= dh
@@ -103,6 +114,9 @@ def _lstm(x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None) ->
     row, part = np.empty((n, width), dtype), np.empty((n, units), dtype)
     for t in range(steps):
         z, new_c, new_h = gates[t], cells[t], states[t]
+        if _leaves_out(skip, t):
+            z[...], new_c[...], new_h[...] = 0, c, h
+            continue
         np.matmul(h, recurrent, out=z)
         np.multiply(x[t], scale, out=row)
         z += row
@@ -138,6 +152,9 @@ def _lstm_gradient(
         di, df, dg, do = (dz[:, k * units : (k + 1) * units] for k in range(4))
         dh += g_states[t]
         dc += g_cells[t]
+        if _leaves_out(skip, t):
+            dz[...] = 0
+            continue
         np.tanh(cells[t], out=reached)
         np.multiply(dh, reached, out=do)
         np.multiply(reached, reached, out=through)
@@ -174,6 +191,9 @@ def _gru(
     s, two = np.empty((n, width), dtype), np.empty((n, 2 * units), dtype)
     for t in range(steps):
         row, new = gates[t], states[t]
+        if _leaves_out(skip, t):
+            row[...], new[...] = 0, h
+            continue
         np.matmul(h, recurrent, out=s)
         s += bias
         np.add(x[t, :, : 2 * units], s[:, : 2 * units], out=two)
@@ -208,6 +228,9 @@ def _gru_gradient(
         dz, dr, dn = (dx[t][:, k * units : (k + 1) * units] for k in range(3))
         before = states[t - 1] if t else h
         dh += g[t]
+        if _leaves_out(skip, t):
+            dx[t], ds[t] = 0, 0
+            continue
         np.subtract(before, m, out=dz)
         dz *= dh
         dz *= z

@@ -91,7 +91,9 @@ class Masked(RecurrentUnit):
 
     def _sizes(self) -> tuple[int, int]:
         """Return the numbers of inputs and of gates of a row."""
-        return (self.given["kernel"].shape[0] if "kernel" in self.given else 0), self.width
+        if "kernel" in self.given:
+            return self.given["kernel"].shape[0], self.width
+        return (self.given["inputs"].shape[1] if "inputs" in self.given else 0), self.width
 
 
 class MaskedForwardUnit(Masked, ForwardUnit):
