@@ -1,4 +1,4 @@
-"""Random trainings on data of special kinds: ragged, sparse, folded; and on quantized models.
+"""Random trainings on data of special kinds: ragged, masked, sparse, folded; on quantized models.
 
 A case is the same training in several ways: on both engines, and, where there is one, on the same
 data as a dense array. All ways must give the same losses, predictions and weights.
@@ -15,6 +15,7 @@ import scipy.sparse
 import kerasish as keras
 from kerasish import config, fold, layers, ops, quantizers
 from kerasish.data import Ragged
+from kerasish.graph.passes import recurrences
 
 
 class Way(NamedTuple):
@@ -33,11 +34,13 @@ class Case(NamedTuple):
         text: what it is.
         ways: the first is what is tested; the others do the same in another way.
         tolerance: relative and absolute.
+        block: the time steps that the static engine leaves out together.
     """
 
     text: str
     ways: list[Way]
     tolerance: float
+    block: int = recurrences.BLOCK
 
 
 def histories(history: Any) -> list[Any]:
@@ -128,6 +131,64 @@ def ragged(rng: np.random.Generator, seed: int) -> Case:
             for way, x in ways
         ],
         5e-4,
+    )  # fmt: skip
+
+
+def random_mask(rng: np.random.Generator, count: int, steps: int) -> np.ndarray:
+    """Return which time steps count: all but the last ones, or the first ones, or any."""
+    kind = str(rng.choice(["tail", "head", "holes", "any"]))
+    places = np.arange(steps)
+    if kind == "any":
+        return rng.random((count, steps)) < rng.choice([0.1, 0.5, 0.9])
+    if kind == "holes":
+        return np.repeat(rng.random((1, steps)) < 0.4, count, 0)
+    lengths = rng.integers(0, steps + 1, (count, 1)) // int(rng.choice([1, 3]))
+    return places < lengths if kind == "tail" else places >= steps - lengths
+
+
+def masked(rng: np.random.Generator, seed: int) -> Case:
+    """Recurrent layers whose masks leave out time steps, in blocks of a few."""
+    count, steps, size, batch = (
+        int(rng.integers(*ends)) for ends in ((1, 9), (1, 24), (1, 5), (1, 9))
+    )  # fmt: skip
+    names = [str(n) for n in rng.choice(["LSTM", "GRU", "SimpleRNN"], int(rng.integers(1, 4)))]
+    options = [
+        {
+            "units": int(rng.integers(1, 6)), "go_backwards": bool(rng.random() < 0.2),
+            "use_bias": bool(rng.random() < 0.8), "return_sequences": bool(rng.random() < 0.7),
+            "zero_output_for_mask": bool(rng.random() < 0.2),
+        }
+        for _ in names
+    ]  # fmt: skip
+    for one in options[:-1]:
+        one["return_sequences"] = True
+    double, block = rng.random() < 0.3, int(rng.integers(1, 6))
+    x = rng.normal(size=(count, steps, size)).astype("float32")
+    counts = random_mask(rng, count, steps)
+    x = np.where(counts[..., None], x, np.float32(PADDING))
+    y, optimizer = rng.normal(size=(count, 1)).astype("float32"), random_optimizer(rng)
+    fitting = {"batch_size": batch, "epochs": 2, "shuffle": False, "verbose": 0}
+
+    def make() -> Any:
+        inputs = keras.Input((steps, size))
+        h = layers.Masking(PADDING)(inputs)
+        for name, one in zip(names, options):
+            layer = getattr(layers, name)(**one)
+            h = (layers.Bidirectional(layer) if double else layer)(h)
+        if len(h.shape) == 3:
+            h = layers.GlobalAveragePooling1D()(h)
+        return compiled(keras.Model(inputs, layers.Dense(1)(h)), optimizer)
+
+    return Case(
+        f"masked {names}, {options}, double={double}, block={block}, {counts.astype(int).tolist()}",
+        [
+            Way(
+                "padded", make, lambda m: histories(m.fit(x, y, **fitting)),
+                lambda m: [m.predict(x, batch_size=batch, verbose=0)],
+            )
+        ],
+        5e-4,
+        block,
     )  # fmt: skip
 
 
@@ -292,21 +353,26 @@ def folded(rng: np.random.Generator, seed: int) -> Case:
     )  # fmt: skip
 
 
-KINDS = {"ragged": ragged, "sparse": sparse, "quantized": quantized, "folded": folded}
+KINDS = {
+    "ragged": ragged, "sparse": sparse, "quantized": quantized, "folded": folded, "masked": masked,
+}  # fmt: skip
 
 
 # --- comparing ------------------------------------------------------------------------------------
 
 
-def numbers_of(way: Way, backend: str, seed: int) -> list[np.ndarray] | str:
+def numbers_of(way: Way, backend: str, seed: int, block: int) -> list[np.ndarray] | str:
     """Return losses, predictions and weights; of a case that is refused the type of the error."""
     config.set_backend(backend)
     keras.utils.set_random_seed(seed)
+    kept, recurrences.BLOCK = recurrences.BLOCK, block
     try:
         model = way.make()
         found = [*way.fit(model), *way.predict(model), *(v.numpy() for v in model.variables)]
     except (ValueError, NotImplementedError) as error:
         return f"{type(error).__name__}: {error}"
+    finally:
+        recurrences.BLOCK = kept
     return [np.asarray(part, "float64") for part in found]
 
 
@@ -314,7 +380,7 @@ def differences(kind: str, seed: int) -> tuple[list[str], bool]:
     """Return texts about the ways of a case that differ, and whether it was run, not refused."""
     case = KINDS[kind](np.random.default_rng([seed, list(KINDS).index(kind)]), seed)
     results = {
-        (backend, way.name): numbers_of(way, backend, seed)
+        (backend, way.name): numbers_of(way, backend, seed, case.block)
         for way in case.ways for backend in ("static", "eager")
     }  # fmt: skip
     *_, base = results.values()

@@ -20,6 +20,7 @@ from kerasish.backends.static import engine as static_engine
 from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.lowering import concurrent
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
+from kerasish.graph.passes import recurrences
 
 from .draft import NAMESPACE
 from .programs import Program, targets
@@ -58,6 +59,7 @@ def using(engine: Engine) -> Iterator[None]:
     """Let programs run on an engine in this block."""
     before = config.backend(), config.optimize(), config.dtype_policy()
     kept = cost.GRAIN, concurrent.WORTH_FLOPS, native.available, static_engine.CompiledPlan
+    block = recurrences.BLOCK
     compiled_plans = static_engine.COMPILED_PLANS
     try:
         config.set_backend(engine.backend)
@@ -65,6 +67,8 @@ def using(engine: Engine) -> Iterator[None]:
         if engine.threads > 1:
             # As many threads as are set, however little there is to do.
             cost.GRAIN, concurrent.WORTH_FLOPS = 1e-6, 0
+        if engine.threads > 1 or not engine.onednn:
+            recurrences.BLOCK = 2  # sequences are short
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:
@@ -78,6 +82,7 @@ def using(engine: Engine) -> Iterator[None]:
         config.set_optimize(before[1])
         config.set_dtype_policy(before[2])
         cost.GRAIN, concurrent.WORTH_FLOPS, *more = kept
+        recurrences.BLOCK = block
         native.available, static_engine.CompiledPlan = more  # type: ignore[misc,assignment]
         static_engine.COMPILED_PLANS = compiled_plans
 
