@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+import kerasish
 from kerasish import ops
 from kerasish.graph.interpret import interpret
 from kerasish.graph.passes import drop_dead, fold_constants, optimize, share_common
@@ -210,3 +211,38 @@ def test_what_looks_like_a_rule_keeps_its_numbers(name):
         result = np.asarray(interpret(created, [x])[0])
         assert result.shape == expected.shape and result.dtype == expected.dtype
         np.testing.assert_allclose(result, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("axes", "left"),
+    [
+        ((1, 0, 2, 3), ["transpose", "take_rows"]),
+        ((2, 0, 1, 3), ["transpose", "take_rows"]),
+        ((3, 0, 1, 2), ["take_rows", "transpose"]),  # an axis of the rows moves
+        ((0, 1, 3, 2), ["take_rows", "transpose"]),
+    ],
+)
+def test_indices_are_transposed_instead_of_rows(axes, left):
+    """Rows of a table that are transposed, and, in the gradient, added after a transpose."""
+    rng = np.random.default_rng(0)
+    table = rng.normal(size=(9, 5)).astype("float32")
+    indices = rng.integers(0, 9, (2, 3, 4)).astype("int32")
+    weights = rng.normal(size=[(2, 3, 4, 5)[a] for a in axes]).astype("float32")
+
+    def rows(x, i):
+        return ops.transpose(ops.take(x, i, axis=0), axes)
+
+    def gradient(x, i):
+        return kerasish.grad(lambda x: ops.sum(rows(x, i) * weights))(x)
+
+    assert names(rows, table, indices)[-2:] == left
+    for function in (rows, gradient):
+        graph = trace(function, table, indices).graph
+        after = optimize(graph)
+        for a, b in zip(
+            interpret(graph, (table, indices)), interpret(after, (table, indices)), strict=True
+        ):
+            np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    nodes = optimize(trace(gradient, table, indices).graph).nodes
+    turned = {n.out.dtype for n in nodes if n.op.name == "transpose"}
+    assert ("int32" in turned) == (left[0] == "transpose")
