@@ -24,7 +24,8 @@ class Profiler(Callback):
     user's code that computes it or makes its layer, its time, floating-point operations and bytes,
     and on the static engine its share of the machine's peak: the least time that a product with
     as many operations, or a copy of as many bytes, takes here, divided by the time of the part.
-    The peaks are measured once, in about a second, and kept on disk.
+    The peaks are measured once, in about a second, and kept on disk. What remains of the time of a
+    step is the part "Python": the call of a compiled step, or what happens between ops.
 
     The steps compute what they always do. On the static engine only the measured steps are done
     one by one; elsewhere the whole epoch in which they lie goes from batch to batch in Python.

@@ -72,8 +72,13 @@ class StepTimer:
         return result
 
     def note(self, timings: list[Timing], seconds: float, step: CompiledStep) -> None:
-        """Keep what the timing of a batch has shown."""
-        self.timings.append(timings)
+        """Keep what the timing of a batch has shown, and the time that lies between its parts."""
+        rest = max(seconds - sum(t.seconds for t in timings), 0.0)
+        between = [
+            t._replace(name="Python", layer="", result="", seconds=rest, nbytes=0, flops=0, line="")
+            for t in timings[:1]
+        ]
+        self.timings.append([*timings, *between])
         self.seconds.append(seconds)
         if self.peaks is None and len(self.timings) == self.batches[1] - self.batches[0] + 1:
             self.peaks = step.peaks()

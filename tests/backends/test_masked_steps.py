@@ -74,6 +74,20 @@ def test_states_and_gradients_are_those_of_the_eager_engine(name, kind):
 
 
 @pytest.mark.parametrize("name", GATES)
+def test_all_results_are_written_where_others_read_them(name):
+    inputs = inputs_of(name, STEPS)
+    for kind in ("all", "tail", "holes"):
+        mask = mask_of(kind)
+        results = [
+            choose(engine).compile(getattr(ops, name))(*inputs, mask)
+            for engine in ("static", "eager")
+        ]
+        static, eager = (r if isinstance(r, (list, tuple)) else (r,) for r in results)
+        for a, b in zip(static, eager, strict=True):
+            np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+@pytest.mark.parametrize("name", GATES)
 def test_one_compiled_step_serves_masks_that_change(name):
     function, inputs = function_of(name, STEPS), inputs_of(name, STEPS)
     static, eager = (choose(engine).compile(function) for engine in ("static", "eager"))
