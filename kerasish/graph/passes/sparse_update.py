@@ -3,9 +3,12 @@
 The gradient of an embedding, or of a kernel that multiplies a sparse matrix, is a table of zeros to
 which a few rows are added. If the update leaves
 a row unchanged when its gradient is 0 (SGD without momentum, Adagrad), a node `sparse_update`
-computes the update on these few rows alone. Adam is not rewritten, since its averages decay in
-every row. Where a number such as the learning rate is NaN or infinite, rows without a gradient keep
-their values, while 0 times that number would make them NaN; rows with a gradient show it.
+computes the update on these few rows alone. Where a number such as the learning rate is NaN or
+infinite, rows without a gradient keep their values, while 0 times that number would make them NaN;
+rows with a gradient show it.
+
+Running averages, as those of Adam, decay in every row. There the node updates the few rows, and all
+others as for a gradient of 0: the table of gradients is never made.
 """
 
 from __future__ import annotations
@@ -33,6 +36,7 @@ class SparseUpdate(NamedTuple):
         body: (summed gradient rows, rows of each table, numbers) -> new rows of the first tables.
         tables: the number of tables among the inputs.
         changed: for each output of the body, the index of the table that it updates.
+        everywhere: whether rows without a gradient are updated, too, as for a gradient of 0.
     """
 
     source: NodeOp
@@ -40,6 +44,7 @@ class SparseUpdate(NamedTuple):
     body: Graph
     tables: int
     changed: tuple[int, ...]
+    everywhere: bool = False
 
 
 def sparse_update(graph: Graph) -> Graph:
@@ -130,7 +135,7 @@ class _Update:
         return OTHER, None
 
     def _finals(self) -> list[Value]:
-        """Return the results that others read; [] if one is not a table with a few new rows."""
+        """Return the results that others read; [] where others read the gradient itself."""
         inside = set(self.nodes)
         read = set(self.graph.outputs)
         for node in self.graph.nodes:
@@ -138,12 +143,23 @@ class _Update:
                 read.update(node.inputs)
         if self.source.out in read:
             return []
-        finals = [n.out for n in self.nodes if n.out in read]
-        return finals if all(self.kinds[v][0] == SAME for v in finals) else []
+        return [n.out for n in self.nodes if n.out in read]
+
+    def _next(self) -> dict[Value, Value]:
+        """Return result -> the table that it is most likely a new version of."""
+        versions = {v: v for v in self.tables}
+        for node in self.nodes:
+            inputs = sorted(node.inputs, key=lambda v: v not in self.tables)
+            table = next((versions[v] for v in inputs if v in versions), None)
+            if table is not None:
+                versions[node.out] = table
+        return versions
 
     def _rewrite(self, finals: list[Value]) -> Graph | None:
-        tables = [self.kinds[v][1] for v in finals]
-        if len(set(tables)) < len(tables):
+        everywhere = any(self.kinds[v][0] != SAME for v in finals)
+        versions = self._next() if everywhere else {v: self.kinds[v][1] for v in finals}
+        tables = [versions[v] for v in finals if v in versions]
+        if len(set(tables)) < len(finals):
             return None
         order = [*tables, *(t for t in self.tables if t not in tables)]
         count = self.source.inputs[1].size
@@ -156,8 +172,9 @@ class _Update:
         entering = [places[self.source.out], *(places[t] for t in order), *self.numbers]
         body = Graph(entering, {}, copies, [places[v] for v in finals])
         rows = SparseUpdate(
-            self.source.op, len(self.source.inputs), body, len(order), tuple(range(len(finals)))
-        )
+            self.source.op, len(self.source.inputs), body, len(order), tuple(range(len(finals))),
+            everywhere,
+        )  # fmt: skip
         inputs = [*self.source.inputs, *order, *self.numbers]
         result = _node(rows, inputs, finals)
         gone = {*self.nodes, self.source}
@@ -205,9 +222,11 @@ def run(rows: SparseUpdate, inputs: Sequence[Any]) -> Structure:
     sources = [*sources[:1], slots.reshape(np.shape(indices)), *sources[2:]]
     summed = rows.source.kernel(np, *sources, size=len(unique))
     result = interpret(rows.body, [summed, *(t[unique] for t in tables), *numbers])
+    zeros = np.zeros(np.shape(tables[0]), summed.dtype)
+    others = interpret(rows.body, [zeros, *tables, *numbers]) if rows.everywhere else tables
     results = []
-    for place, new in zip(rows.changed, result):
-        table = np.array(tables[place])
+    for number, (place, new) in enumerate(zip(rows.changed, result)):
+        table = np.array(others[number if rows.everywhere else place])
         table[unique] = new
         results.append(table)
     return results[0] if len(results) == 1 else tuple(results)

@@ -1,10 +1,13 @@
 """Updates that touch only the rows whose gradient is not zero."""
 
+import importlib
+
 import numpy as np
 import pytest
 
 import kerasish
-from kerasish import backends, ops
+from kerasish import backends, config, ops
+from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
 from kerasish.graph.passes import optimize, sparse_update
@@ -63,6 +66,18 @@ def negated(table, average, rows, indices):
     return slopes(rows, indices) - table
 
 
+def adam(table, average, rows, indices):
+    g = slopes(rows, indices)
+    first = table * 0.5 + (g - table * 0.5) * 0.1
+    second = average + (ops.square(g) - average) * 0.01
+    return second, table - first * 0.3 / (ops.sqrt(second) + 1e-7)
+
+
+def both_from_one(table, average, rows, indices):
+    g = slopes(rows, indices)
+    return table - g, table + g
+
+
 ARGUMENTS = (TABLE, AVERAGE, ROWS, INDICES)
 
 
@@ -83,9 +98,24 @@ def test_sparse_updates(update):
     assert str(sparse_update(graph)) == str(graph)
 
 
-@pytest.mark.parametrize("update", [momentum, decayed, measured, shown, ratio, negated])
-def test_what_changes_or_shows_every_row_stays_dense(update):
+@pytest.mark.parametrize("update", [measured, shown, both_from_one])
+def test_what_shows_every_row_stays_dense(update):
     assert "sparse_update" not in names(optimize(trace(update, *ARGUMENTS).graph))
+
+
+@pytest.mark.parametrize("update", [momentum, decayed, ratio, negated, adam])
+def test_all_rows_change_without_a_table_of_gradients(update):
+    graph = optimize(trace(update, *ARGUMENTS).graph)
+    assert names(verify(graph)).count("sparse_update") == 1
+    assert "add_rows" not in names(graph)
+    wanted = interpret(trace(update, *ARGUMENTS).graph, ARGUMENTS)
+    step = backends.get("static").compile(update)
+    for _ in range(2):
+        results = interpret(graph, ARGUMENTS), kerasish.tree.flatten(step(*ARGUMENTS))
+        for result in results:
+            for a, b in zip(result, wanted, strict=True):
+                np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+    assert "update of rows" in [u.name for u in step.executables()[0].units]
 
 
 def test_many_rows_or_small_tables_stay_dense():
@@ -137,6 +167,34 @@ def test_embeddings_are_trained_in_place(optimizer):
     program = other.training_program.step("train").executables()[0]
     assert "update of rows" in [u.name for u in program.units]
     assert not [root for root, _ in program.compiled_plan.copies if root.shape == (5000, 16)]
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("optimizer", ["Adam", "AdamW", "RMSprop", "Nadam", "SGD"])
+def test_averages_keep_their_bits(optimizer, threads, monkeypatch):
+    """Without a table of gradients all rows get the numbers that they get with one."""
+
+    def trained(smallest):
+        monkeypatch.setattr(importlib.import_module(sparse_update.__module__), "SMALLEST", smallest)
+        COMPILED_PLANS.clear()
+        kerasish.utils.set_random_seed(0)
+        layers = kerasish.layers
+        x = np.random.default_rng(0).integers(0, 50, (64, 6)).astype("int32")
+        with config.using_threads(threads):
+            model = kerasish.Sequential(
+                [layers.Embedding(500, 16), layers.GlobalAveragePooling1D(), layers.Dense(3)]
+            )
+            options = {"momentum": 0.9, "nesterov": True} if optimizer == "SGD" else {}
+            made = getattr(kerasish.optimizers, optimizer)(0.01, **options)
+            model.compile(made, "mse")
+            model.fit(x, np.ones((64, 3)), batch_size=16, epochs=3, verbose=0)
+            (executable,) = model.training_program.step("train").executables()
+        return model, [u.name for u in executable.units]
+
+    (rows, units), (table, plain) = trained(0), trained(np.inf)
+    assert "update of rows" in units and "update of rows" not in plain
+    for a, b in zip(rows.variables, table.variables, strict=True):
+        np.testing.assert_array_equal(a.numpy(), b.numpy())
 
 
 def test_an_index_outside_is_an_error_that_changes_nothing_else():
