@@ -106,9 +106,9 @@ def trained(engine, net, kinds, x_of=inputs_of, masked_units=0, **options):
     y = np.random.default_rng(1).uniform(-0.9, 0.9, (ROWS, *model.output_shape[1:]))
     losses = [model.train_on_batch(x_of(kind), y.astype("float32")) for kind in kinds]
     if engine == "static" and masked_units:
-        found = [u.name for u in units_of(model)[0]]
-        assert len([n for n in found if n.endswith("gradient")]) == masked_units
-        assert len(found) == 2 * masked_units
+        run = [u.name for u in units_of(model)[0]]
+        assert len([n for n in run if n.endswith("gradient")]) == masked_units
+        assert len(run) == 2 * masked_units
     predicted = [model.predict(x_of(kind), verbose=0) for kind in kinds]
     return [np.array(losses), *predicted, *model.get_weights()]
 
@@ -118,7 +118,13 @@ def assert_equal(first, second):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-6)
 
 
-@pytest.mark.parametrize("net", NETS)
+SLOW = ("GRU", "SimpleRNN", "two SimpleRNNs", "both directions, two", "no bias", "reset before",
+        "GRU, all outputs", "LSTM, all outputs")  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "net", [pytest.param(n, marks=pytest.mark.slow) if n in SLOW else n for n in NETS]
+)
 def test_training_equals_that_of_the_eager_engine(net, small_blocks):
     units = {"reset before": 0, "both directions": 2, "both directions, two": 4}.get(net)
     units = (2 if net.startswith("two") else 1) if units is None else units
@@ -257,6 +263,7 @@ def test_without_a_library(monkeypatch, small_blocks):
     assert_equal(trained("static", NETS["two GRUs"], MASKS), wanted)
 
 
+@pytest.mark.slow
 def test_gradients_of_gradients(small_blocks):
     def second(engine):
         config.set_backend(engine)

@@ -235,9 +235,9 @@ class _Combiner:
         """Put the combined node at the place of the leader."""
         known = {v: v for v in (*inputs.values(), *results.values())}
 
-        def inner(v: Value, made: bool) -> Value:
+        def inner(v: Value, computed: bool) -> Value:
             if v not in known:
-                known[v] = Value(*v.spec) if made else v
+                known[v] = Value(*v.spec) if computed else v
             return known[v]
 
         copies = [

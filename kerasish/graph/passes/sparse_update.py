@@ -8,7 +8,7 @@ infinite, rows without a gradient keep their values, while 0 times that number w
 rows with a gradient show it.
 
 Running averages, as those of Adam, decay in every row. There the node updates the few rows, and all
-others as for a gradient of 0: the table of gradients is never made.
+others as for a gradient of 0: the table of gradients is never computed.
 """
 
 from __future__ import annotations

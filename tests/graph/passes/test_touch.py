@@ -185,8 +185,8 @@ def test_averages_keep_their_bits(optimizer, threads, monkeypatch):
                 [layers.Embedding(500, 16), layers.GlobalAveragePooling1D(), layers.Dense(3)]
             )
             options = {"momentum": 0.9, "nesterov": True} if optimizer == "SGD" else {}
-            made = getattr(kerasish.optimizers, optimizer)(0.01, **options)
-            model.compile(made, "mse")
+            built = getattr(kerasish.optimizers, optimizer)(0.01, **options)
+            model.compile(built, "mse")
             model.fit(x, np.ones((64, 3)), batch_size=16, epochs=3, verbose=0)
             (executable,) = model.training_program.step("train").executables()
         return model, [u.name for u in executable.units]

@@ -82,7 +82,7 @@ class Masked(RecurrentUnit):
         return copy_record(Place(source, size), Place(target, size), "kept state")
 
     def _zeroed(self, address: int, gates: int, count: int = 1) -> Record:
-        """Return the record that sets time steps of so many gates to 0."""
+        """Return the record that sets time steps of this many gates to 0."""
         zeros = self._zeros(self.n * gates * self.units * count)
         return copy_record(zeros, Place(address, zeros.nbytes), "zeros")
 
@@ -424,7 +424,7 @@ class MaskedBackwardUnit(Masked, BackwardUnit):
         return [*checks, choice_record(flags, high - low, some, none, self.name)]
 
     def _checked(self, name: str, offset: int, count: int, flag: int) -> Record:
-        """Return the record that sets a flag to 0 if so many numbers of a value are finite."""
+        """Return the record that sets a flag to 0 if this many numbers of a value are finite."""
         block = arguments.pack(
             self.check,
             [self.places[name].address + offset, self._buffer("flags") + SIZE * flag],
@@ -467,18 +467,18 @@ class Recurrences:
 
     def __init__(self, graph: Graph) -> None:
         self._readers, self._outputs = graph.readers(), set(graph.outputs)
-        self._made: dict[Node, RecurrentUnit | None] = {}
+        self._units: dict[Node, RecurrentUnit | None] = {}
 
     def unit(self, node: Node) -> RecurrentUnit | None:
         """Return the unit of a node; None if oneDNN does not support it."""
-        if node not in self._made:
+        if node not in self._units:
             self._make(node)
-        return self._made[node]
+        return self._units[node]
 
     def _make(self, node: Node) -> None:
         what = recurrences.described(node)
         if what.leader.op.name not in GATES or "mask" not in what.inputs:
-            self._made[node] = make_recurrent(node)
+            self._units[node] = make_recurrent(node)
             return
         private: dict[str, str] = {}
         partner: Node | None = None
@@ -497,10 +497,10 @@ class Recurrences:
             private[result] = given if readers else ""
         if partner is not None:
             shared = [given for given in private.values() if given]
-            self._made[partner] = make_recurrent(partner, shared)
-            if self._made[partner] is None:
+            self._units[partner] = make_recurrent(partner, shared)
+            if self._units[partner] is None:
                 private = {}
-        self._made[node] = make_recurrent(node, private)
+        self._units[node] = make_recurrent(node, private)
 
     def _reads(self, reader: Node, name: str, v: Value, mask: Value) -> bool:
         """Return whether a node is a gradient with this mask that reads v by this name alone."""

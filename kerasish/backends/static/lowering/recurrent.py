@@ -224,7 +224,7 @@ class RecurrentUnit(Unit):
         return self.base + self._offsets[name]
 
     def _zeros(self, count: int) -> Place:
-        """Return memory of so many zeros."""
+        """Return memory of this many zeros."""
         if count not in self._zero_arrays:
             self._zero_arrays[count] = filled_array((count,), "float32", 0)
         array = self._zero_arrays[count]
@@ -247,7 +247,7 @@ class RecurrentUnit(Unit):
         return Record(compile_one(self.kernel), block, self.name)
 
     def _at(self, name: str, t: int, gates: int = 1) -> int:
-        """Return the address of time step t of a sequence that is so many gates wide."""
+        """Return the address of time step t of a sequence of this many gates."""
         return self._row(self.places[name].address, t, gates)
 
     def _row(self, address: int, t: int, gates: int = 1) -> int:
