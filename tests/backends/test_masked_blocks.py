@@ -10,6 +10,7 @@ from kerasish import config, layers
 from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.backends.static.lowering import masked_recurrent
+from kerasish.backends.static.lowering import recurrences as lowered
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
 from kerasish.graph.passes import optimize, recurrences
@@ -259,7 +260,7 @@ def test_the_pass_keeps_the_numbers(net, small_blocks):
 
 def test_without_a_library(monkeypatch, small_blocks):
     wanted = trained("eager", NETS["two GRUs"], MASKS)
-    monkeypatch.setattr(masked_recurrent, "make_recurrent", lambda node, private=(): None)
+    monkeypatch.setattr(lowered, "make_recurrent", lambda node, private=(): None)
     assert_equal(trained("static", NETS["two GRUs"], MASKS), wanted)
 
 

@@ -41,7 +41,7 @@ def test_parts_add_up_to_the_step(eagerly, tmp_path):
     assert "wide" in named
     for timings, seconds in zip(profiler.timings, profiler.seconds):
         assert sum(t.seconds for t in timings) == pytest.approx(seconds)
-        assert 0 < sum(t.seconds for t in timings[:-1]) and timings[-1].name == "Python"
+        assert sum(t.seconds for t in timings[:-1]) > 0 and timings[-1].name == "Python"
     assert all(row[3] >= 1 and row[4] >= 0 and row[5] >= 0 for row in rows)
 
 

@@ -17,11 +17,11 @@ from kerasish.backends.static.lowering.library import (
     plain_view,
 )
 from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, SegmentsUnit
-from kerasish.backends.static.lowering.masked_recurrent import Recurrences
 from kerasish.backends.static.lowering.moves import make_indexing, make_move, make_scaled_rows
 from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.quantized import make_integer_matmul, make_packed
+from kerasish.backends.static.lowering.recurrences import Recurrences
 from kerasish.backends.static.lowering.rows import make_rows
 from kerasish.backends.static.lowering.units import (
     CopyUnit,

@@ -12,7 +12,6 @@ where an input is NaN or infinite, so a block with such an input is computed in 
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +23,6 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering.recurrent import (
-    GATES,
     SIZE,
     BackwardUnit,
     ForwardUnit,
@@ -33,7 +31,7 @@ from kerasish.backends.static.lowering.recurrent import (
 )
 from kerasish.backends.static.lowering.units import Place, copy_record, filled_array
 from kerasish.backends.static.machine import native
-from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.ir import Node
 from kerasish.graph.passes import recurrences
 
 if TYPE_CHECKING:
@@ -432,80 +430,3 @@ class MaskedBackwardUnit(Masked, BackwardUnit):
             scratch=self._buffer("check") if self._check_scratch else 0,
         )  # fmt: skip
         return Record(compile_one(self.check), block, "check for NaN")
-
-
-# --- which unit computes a node -------------------------------------------------------------------
-
-
-def make_recurrent(node: Node, private: Collection[str] = ()) -> RecurrentUnit | None:
-    """Return the unit for a recurrence; None if oneDNN does not support it.
-
-    Args:
-        node: the recurrence or its gradient, alone or combined with products.
-        private: the names of results, or inputs, that hold content only where time steps count.
-    """
-    what = recurrences.described(node)
-    name = what.leader.op.name
-    if name.removesuffix("_gradient") not in GATES or native.available():
-        return None
-    if any(v.dtype != "float32" or v.size == 0 for v in (*node.inputs, *node.outputs)):
-        return None
-    with contextlib.suppress(onednn.OneDnnError, ValueError):
-        if "mask" in what.inputs:
-            kind = MaskedForwardUnit if name in GATES else MaskedBackwardUnit
-            return kind(node, private)
-        return ForwardUnit(node) if name in GATES else BackwardUnit(node)
-    return None
-
-
-class Recurrences:
-    """Makes the units of a graph's recurrences, and lets them share what no other unit reads.
-
-    Args:
-        graph: fused.
-    """
-
-    def __init__(self, graph: Graph) -> None:
-        self._readers, self._outputs = graph.readers(), set(graph.outputs)
-        self._units: dict[Node, RecurrentUnit | None] = {}
-
-    def unit(self, node: Node) -> RecurrentUnit | None:
-        """Return the unit of a node; None if oneDNN does not support it."""
-        if node not in self._units:
-            self._make(node)
-        return self._units[node]
-
-    def _make(self, node: Node) -> None:
-        what = recurrences.described(node)
-        if what.leader.op.name not in GATES or "mask" not in what.inputs:
-            self._units[node] = make_recurrent(node)
-            return
-        private: dict[str, str] = {}
-        partner: Node | None = None
-        for result, given in {"lstm": {"1": "cells", "2": "gates"}, "gru": {"1": "gates"}}.get(
-            what.leader.op.name, {}
-        ).items():
-            v = node.outputs[what.outputs.index(result)]
-            readers = self._readers.get(v, [])
-            if v in self._outputs or len(readers) > 1:
-                continue
-            if readers and not self._reads(readers[0], given, v, node.inputs[-1]):
-                continue
-            if readers and partner not in (None, readers[0]):
-                continue
-            partner = readers[0] if readers else partner
-            private[result] = given if readers else ""
-        if partner is not None:
-            shared = [given for given in private.values() if given]
-            self._units[partner] = make_recurrent(partner, shared)
-            if self._units[partner] is None:
-                private = {}
-        self._units[node] = make_recurrent(node, private)
-
-    def _reads(self, reader: Node, name: str, v: Value, mask: Value) -> bool:
-        """Return whether a node is a gradient with this mask that reads v by this name alone."""
-        if reader.op.kind != "recurrent":
-            return False
-        what = recurrences.described(reader)
-        given = dict(zip(what.inputs, reader.inputs))
-        return given.get("mask") is mask and given.get(name) is v
