@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
-from kerasish.backends.static import onednn
+from kerasish.backends import onednn
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.arguments import Operand
 from kerasish.backends.static.codegen.description import KernelBuilder
@@ -30,12 +30,12 @@ from kerasish.backends.static.lowering.recurrent import (
     RepeatedProduct,
 )
 from kerasish.backends.static.lowering.units import Place, copy_record, filled_array
-from kerasish.backends.static.machine import native
+from kerasish.backends.onednn import native
 from kerasish.graph.ir import Node
 from kerasish.graph.passes import recurrences
 
 if TYPE_CHECKING:
-    from kerasish.backends.static.onednn.primitive import Primitive
+    from kerasish.backends.onednn.primitive import Primitive
 
 GRAIN = 500_000.0  # FLOPs of a block's product per thread
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection
 
-from kerasish.backends.static import onednn
+from kerasish.backends import onednn
 from kerasish.backends.static.lowering.masked_recurrent import MaskedBackwardUnit, MaskedForwardUnit
 from kerasish.backends.static.lowering.recurrent import (
     GATES,
@@ -13,7 +13,7 @@ from kerasish.backends.static.lowering.recurrent import (
     ForwardUnit,
     RecurrentUnit,
 )
-from kerasish.backends.static.machine import native
+from kerasish.backends.onednn import native
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.recurrences import described
 

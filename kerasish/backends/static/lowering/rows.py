@@ -11,8 +11,15 @@ from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.unique_rows import unique_rows, unique_rows_block
-from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, filled_array
-from kerasish.backends.static.machine import native
+from kerasish.backends.static.lowering.units import (
+    Locate,
+    Place,
+    Unit,
+    copy_record,
+    filled_array,
+    zero_records,
+)
+from kerasish.backends.onednn import native
 from kerasish.graph.ir import Node, Value
 from kerasish.graph.passes.sparse_update import SparseUpdate
 from kerasish.typing import Array
@@ -149,8 +156,6 @@ class RowsUnit(Unit):
         write = self._write_block(locate, unique, sums.address)
         counted = [change] if write is None else [change, write]
         result, keep = self._find_block(locate, unique, slots, counted)
-        zeros = filled_array((sums.nbytes,), "uint8", 0)
-        clear = copy_record(Place(zeros.ctypes.data, sums.nbytes), sums, "zeros")
         operands = [
             arguments.Operand(slots, (1,)),
             *self._source_operands(locate),
@@ -163,7 +168,7 @@ class RowsUnit(Unit):
         return [
             *results,
             Record(compile_one(self.find), result, f"distinct rows of {self.limit}", keep),
-            Record(clear.function, clear.block, clear.name, zeros),
+            *zero_records(sums),
             Record(compile_one(self.add), adding, "sums of rows"),
             Record(compile_one(self.change), change, self.name),
             *self._other_rows(locate, write),

@@ -17,6 +17,7 @@ from kerasish.backends.static.codegen.driver import (
     callback_record,
     load_runtime,
 )
+from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.plan import Lifetime, Plan, plan_memory
 from kerasish.ops import dtypes
@@ -194,6 +195,23 @@ def copy_record(source: Place, target: Place, name: str = "copy") -> Record:
     runtime = load_runtime()
     words = [runtime.memmove, target.address, source.address, min(source.nbytes, target.nbytes)]
     return Record(runtime.call_copy, np.array(words, np.int64), name)
+
+
+@functools.cache
+def _some_zeros(mode: str) -> Array:
+    """Return the zeros that all records copy; strict memory has its own."""
+    return filled_array((1 << 16,), "uint8", 0)
+
+
+def zero_records(place: Place) -> list[Record]:
+    """Return the records that set memory to 0."""
+    zeros = _some_zeros(guard_pages.mode())
+    results = []
+    for first in range(0, place.nbytes, zeros.nbytes):
+        part = Place(place.address + first, min(zeros.nbytes, place.nbytes - first))
+        copy = copy_record(Place(zeros.ctypes.data, part.nbytes), part, "zeros")
+        results.append(Record(copy.function, copy.block, copy.name, zeros))
+    return results
 
 
 def threads_records(count: int) -> list[Record]:
