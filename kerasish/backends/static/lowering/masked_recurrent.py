@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish.backends import onednn
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.arguments import Operand
 from kerasish.backends.static.codegen.description import KernelBuilder
@@ -30,7 +31,6 @@ from kerasish.backends.static.lowering.recurrent import (
     RepeatedProduct,
 )
 from kerasish.backends.static.lowering.units import Place, copy_record, filled_array
-from kerasish.backends.onednn import native
 from kerasish.graph.ir import Node
 from kerasish.graph.passes import recurrences
 

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Collection
 
 from kerasish.backends import onednn
+from kerasish.backends.onednn import native
 from kerasish.backends.static.lowering.masked_recurrent import MaskedBackwardUnit, MaskedForwardUnit
 from kerasish.backends.static.lowering.recurrent import (
     GATES,
@@ -13,7 +14,6 @@ from kerasish.backends.static.lowering.recurrent import (
     ForwardUnit,
     RecurrentUnit,
 )
-from kerasish.backends.onednn import native
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.recurrences import described
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.cost import choose_threads
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
@@ -19,7 +20,6 @@ from kerasish.backends.static.lowering.units import (
     filled_array,
     zero_records,
 )
-from kerasish.backends.onednn import native
 from kerasish.graph.ir import Node, Value
 from kerasish.graph.passes.sparse_update import SparseUpdate
 from kerasish.typing import Array
