@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import kerasish
-from kerasish import config, layers
+from kerasish import backends, config, layers
 from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.backends.static.lowering import masked_recurrent
@@ -281,3 +281,19 @@ def test_gradients_of_gradients(small_blocks):
         return np.asarray((kerasish.function(outer) if engine == "static" else outer)(x))
 
     np.testing.assert_allclose(second("static"), second("eager"), rtol=1e-3, atol=1e-6)
+
+
+@pytest.mark.parametrize("shape", [(STEPS * ROWS, 8), (8,), (1, 8)])
+def test_only_a_bias_is_added_inside(shape, small_blocks):
+    rng = np.random.default_rng(4)
+    sizes = [(STEPS * ROWS, SIZE), (SIZE, 8), shape, (2, 8), (ROWS, 2), (ROWS, 2)]
+    arrays = [rng.normal(size=s).astype("float32") for s in sizes]
+    mask = inputs_of("tail").any(-1).T.astype("float32")
+
+    def states(x, kernel, added, recurrent, h, c):
+        z = kerasish.ops.add(kerasish.ops.matmul(x, kernel), added)
+        z = kerasish.ops.reshape(z, (STEPS, ROWS, 8))
+        return kerasish.ops.lstm(z, recurrent, h, c, mask)[0]
+
+    static, eager = (backends.choose(e).compile(states)(*arrays) for e in ("static", "eager"))
+    np.testing.assert_allclose(static, eager, rtol=2e-4, atol=2e-6)
