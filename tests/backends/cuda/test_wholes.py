@@ -103,7 +103,11 @@ CASES = {
 
 
 def test_each_whole_has_a_case():
-    named = {"gelu by erf": "gelu", "mean of rows": "mean", "batch norm by other moments": "batch norm"}
+    named = {
+        "gelu by erf": "gelu",
+        "mean of rows": "mean",
+        "batch norm by other moments": "batch norm",
+    }
     affine_too = {n: n[:6] for n in CASES if n.startswith(("affine", "einsum"))}
     # cuDNN does these: test_attention.py, test_cudnn.py
     elsewhere = {ops.dot_product_attention, biased_conv}
