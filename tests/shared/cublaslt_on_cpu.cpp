@@ -172,7 +172,7 @@ int cublasLtMatmulAlgoGetHeuristic(void* handle, Description* d, Layout* a, Layo
 int cublasLtMatmul(void* handle, Description* d, const float* alpha, const void* a, Layout* la,
                    const void* b, Layout* lb, const float* beta, const void* c, Layout* lc, void* y,
                    Layout* ly, const Choice* choice, void* workspace, size_t size, void*) {
-    if (!handle || !fits(d, la, lb, ly) || lc != ly || (c == y) != (*beta == 0)) return REFUSED;
+    if (!handle || !fits(d, la, lb, ly) || lc != ly || (c != y && *beta == 0)) return REFUSED;
     if (*beta != 0 && d->epilogue != 1) return REFUSED;  // ours adds an array to a bare product
     if (choice->algorithm[0] != 42 || size < 1024 || !workspace) return REFUSED;
     memset(workspace, 0x7f, size);

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import mmap
+import sys
 from typing import Any
 
 import numpy as np
@@ -11,10 +12,11 @@ from cuda_on_cpu import dtype_of, put
 
 from kerasish.backends.eager.cuda import kernels
 
-_NORESERVE = getattr(mmap, "MAP_NORESERVE", 0x4000)  # its number on Linux; Python 3.13 names it
-_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _NORESERVE
-# Above 2^32, where positions without a sign end, too, and of whole rounds of the largest grid: the last block does the last elements, with
-# one element for a thread and with packs of eight.
+# Address space without memory behind it; 0x4000 on Linux, which Python 3.13 names.
+_FREE = getattr(mmap, "MAP_NORESERVE", 0x4000 if sys.platform == "linux" else 0)
+_FLAGS = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS | _FREE
+# Above 2^32, where positions without a sign end, too, and of whole rounds of the largest grid: the
+# last block does the last elements, with one element for a thread and with packs of eight.
 MANY = 2**32 + 8 * kernels.MOST_BLOCKS * kernels.THREADS
 
 

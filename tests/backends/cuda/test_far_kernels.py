@@ -69,7 +69,9 @@ def _softmax_gradient():
 
 
 def _class_hits():
-    found = fused_metrics.class_hits(last(5, ROWS, dtype="int32"), last([1, *[0] * (N - 6)], ROWS, N))
+    found = fused_metrics.class_hits(
+        last(5, ROWS, dtype="int32"), last([1, *[0] * (N - 6)], ROWS, N)
+    )
     assert found[-2:].tolist() == [1, 1]
 
 

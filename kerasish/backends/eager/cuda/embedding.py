@@ -60,8 +60,8 @@ def _sorted(places: Array, dtype: str, size: int = 0) -> tuple[Any, Any]:
     keys, order, new_keys, new_order = lists
     blocks = -(-count // SORTED)
     kernel = "sort_chunks_int" if places.dtype == np.int32 else "sort_chunks"
-    args = (places, keys, order, np.int64(count), np.int64(size))
-    launch(SOURCE, kernel, dtype, blocks, (256,), *args)
+    sizes = (np.int64(count), np.int64(size))
+    launch(SOURCE, kernel, dtype, blocks, (256,), places, keys, order, *sizes)
     width = SORTED
     while width < count:
         args = (keys, order, new_keys, new_order, np.int64(count), np.int64(width.bit_length() - 1))

@@ -159,8 +159,8 @@ def whole_attend(
     call = whole_attention(*args)
     if call is not None:
         return call
-    given = [as_tensor(x) for x in (query, key, value)]
-    result = attend_by_products(*given, mask, weigh, scale)
+    q, k, v = (as_tensor(x) for x in (query, key, value))
+    result = attend_by_products(q, k, v, mask, weigh, scale)
     return None if result is None else Result(result)
 
 
