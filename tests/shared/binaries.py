@@ -21,9 +21,13 @@ PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu_binaries.md"
 
 
 @functools.cache
-def facts(source: str, scalar: str, architecture: str) -> dict[str, Facts]:
-    """Return the facts of a source's kernels, by name; the test is skipped without the wheels."""
-    options = ("--std=c++17", f"-DSCALAR={scalar}", "-DINDEX=32", f"-arch={architecture}",
+def facts(source: str, scalar: str, architecture: str, index: str = "32") -> dict[str, Facts]:
+    """Return the facts of a source's kernels, by name; the test is skipped without the wheels.
+
+    Args:
+        index: the bits of positions in arrays.
+    """
+    options = ("--std=c++17", f"-DSCALAR={scalar}", f"-DINDEX={index}", f"-arch={architecture}",
                "-ftz=true")  # fmt: skip
     binary, log = compile_text(text_of(source), options, 13)
     assert binary, log

@@ -10,7 +10,7 @@ from cuda_on_cpu import DTYPES, dtype_of, numbers, put, wide
 import kerasish
 from kerasish import layers, ops
 from kerasish.backends.eager import Eager
-from kerasish.backends.eager.cuda import heads
+from kerasish.backends.eager.cuda import blas, heads
 from kerasish.ops.networks.attention import attend
 from kerasish.ops.op import using_engine
 
@@ -69,7 +69,11 @@ def _trained(engine, device):
         return [t.numpy() for t in (value, *kerasish.tree.flatten(slopes))]
 
 
-def test_a_layer_trains_as_on_the_cpu(gpu):
+@pytest.mark.parametrize("there", [True, False])
+def test_a_layer_trains_as_on_the_cpu(gpu, cublaslt_on_cpu, monkeypatch, there):
+    """By products of cuBLASLt, and by CuPy's where it is not there."""
+    monkeypatch.setattr(blas, "library", lambda version: cublaslt_on_cpu if there else None)
+    cublaslt_on_cpu.stub_fail(0)
     expected, found = _trained(Eager(), "cpu"), _trained(gpu, "gpu")
     for a, b in zip(found, expected):
         np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * np.abs(b).max())
