@@ -141,6 +141,7 @@ class _CompiledCall:
 
     name = "function"
     sparse_gradients = False
+    accumulates = False
 
     def __init__(
         self,

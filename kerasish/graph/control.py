@@ -38,6 +38,7 @@ class ControlOp(Traits):
     canonical = None
     variadic = False
     sparse_gradients = True
+    accumulates = False
     promoted = 0
 
     def __init__(
