@@ -75,7 +75,6 @@ class _Recomputed:
 
     name = "remat"
     sparse_gradients = False
-    accumulates = False
 
     def __init__(self, again: Callable[[], list[Tensor]], tracked: list[bool]) -> None:
         self._again, self._tracked, self.outputs = again, tracked, len(tracked)

@@ -157,7 +157,6 @@ class _Custom:
 
     name = "custom_gradient"
     sparse_gradients = False
-    accumulates = False
 
     def __init__(self, rule: Callable[..., Any], outputs: int, structure: Any) -> None:
         self.rule, self.outputs, self.structure = rule, outputs, structure

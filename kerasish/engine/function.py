@@ -141,7 +141,6 @@ class _CompiledCall:
 
     name = "function"
     sparse_gradients = False
-    accumulates = False
 
     def __init__(
         self,

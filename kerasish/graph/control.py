@@ -38,7 +38,6 @@ class ControlOp(Traits):
     canonical = None
     variadic = False
     sparse_gradients = True
-    accumulates = False
     promoted = 0
 
     def __init__(
