@@ -25,7 +25,6 @@ from kerasish.ops.op import Op, UpdateFormula
 from kerasish.tensor import Tensor, Variable, VariableScope, prepare, wrap
 from kerasish.typing import Array, Structure
 
-MOST_CREATED = 4096  # bytes of an array that an op makes of numbers, to be kept as a constant
 MOST_CONSTANTS = 2000
 
 
@@ -107,7 +106,7 @@ class EagerOnGPU(Eager):
         if op.kind != "creation" or op.outputs != 1 or op.name in self._overrides:
             return None
         spec = op.shape(**attrs)
-        if math.prod(spec.shape) * array_dtype(spec.dtype).itemsize > MOST_CREATED:
+        if math.prod(spec.shape) * array_dtype(spec.dtype).itemsize > devices.MOST_CREATED:
             return None
         return self._constant(np.asarray(op.kernel(np, **attrs)))
 
