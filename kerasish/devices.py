@@ -44,6 +44,8 @@ class Device:
 
 CPU = Device("cpu")
 SMALL = 64  # bytes: arrays up to this size are taken for constants
+# Bytes: arrays up to this size that an op makes of numbers alone are kept as constants on a GPU.
+MOST_CREATED = 4096
 
 
 class _State:
@@ -259,6 +261,15 @@ def place(array: Array, wanted: Device) -> Array:
     said = telling_of_room(lambda: f"{array.dtype}{list(array.shape)}", wanted)
     with said, cupy.cuda.Device(wanted.index):
         return cupy.asarray(array)
+
+
+def copied(array: Array) -> Array:
+    """Return the array's numbers in memory of their own, where the array lies."""
+    place = place_of(array)
+    if place.kind == "cpu":
+        return array.copy()
+    with array_module(place).cuda.Device(place.index):
+        return array.copy()
 
 
 _GPUS = (2, 13)  # DLPack's numbers of CUDA's memory, and of memory that CUDA shares with the CPU

@@ -11,6 +11,7 @@ from typing import Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
+from kerasish.ops.op import Op
 from kerasish.overriding import override
 from kerasish.tensor import (
     Key,
@@ -62,6 +63,11 @@ def _apply_rule(maker: Record, gradients: dict[Any, Tensor]) -> Sequence[Any]:
                 each(g, results[0], *maker.inputs, **maker.attrs) if t.tracked else None
                 for each, t in zip(rule, maker.inputs)
             ]
+        if isinstance(op, Op) and op.accumulates:
+            # What has arrived is handed over: what the rule returns holds it.
+            first = maker.inputs[0]
+            onto = gradients.pop(name_of(first), None) if first.tracked else None
+            return rule(g, results[0], *maker.inputs, onto=onto, **maker.attrs)
         return rule(g, results[0], *maker.inputs, **maker.attrs)
     arriving = [gradients.pop((maker, i), None) for i in range(len(results))]
     if op.sparse_gradients:

@@ -203,7 +203,7 @@ class MultiHeadAttention(KernelLayer):
         self, q: Tensor, k: Tensor, v: Tensor, mask: AnyTensor | None, causal: bool
     ) -> Tensor:
         """Return the result (n, targets, heads, size); `causal`: the mask says that and no more."""
-        q = ops.multiply(q, 1.0 / math.sqrt(self.key_dim))
+        scale = 1.0 / math.sqrt(self.key_dim)
         if mask is not None:
             targets, sources = [q.shape[1]], [k.shape[1]]
             mask = ops.reshape(mask, _mask_shape(mask.shape, targets, sources, 2))
@@ -211,7 +211,7 @@ class MultiHeadAttention(KernelLayer):
         def weigh(logits: Tensor, mask: AnyTensor | None) -> Tensor:
             return self._softmax(logits, mask=mask)
 
-        return attend(q, k, v, mask, weigh, causal, self.flash_attention)
+        return attend(q, k, v, mask, weigh, causal, self.flash_attention, scale)
 
     def _attend(
         self, q: Tensor, k: Tensor, v: Tensor, mask: AnyTensor | None, training: Any

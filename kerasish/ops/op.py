@@ -249,9 +249,13 @@ class Op(Traits):
         variadic: the op's first argument is a list of tensors.
         sparse_gradients: of an op with several outputs, whether `grad` gets None, not zeros, for
             outputs to which no gradient flows.
+        accumulates: of an op with one output, whether `grad` takes `onto`: the sum of the gradients
+            that have arrived at its first input so far, or None. `grad` returns that sum and its
+            own gradient, added, in place of its own: a kernel may add while it writes.
     """
 
     sparse_gradients = False
+    accumulates = False
 
     def __init__(
         self,

@@ -185,8 +185,8 @@ class Tensor(BitOperators):
         value = concrete(self)
         if isinstance(value, np.generic):
             value = np.asarray(value)
-        if isinstance(value, np.ndarray):
-            value = value.copy()  # the caller may write to it
+        if isinstance(value, np.ndarray) or value.nbytes <= devices.MOST_CREATED:
+            value = devices.copied(value)  # the caller may write to it: a GPU's may be a constant
         return value.__dlpack__(**options)
 
     def __dlpack_device__(self) -> Any:

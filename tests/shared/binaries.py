@@ -17,15 +17,17 @@ from kerasish.backends.eager.cuda import kernels
 SOURCES = (*kernels.SOURCES, "adam_update")
 # bfloat16 for every generation, float32 for the oldest, a present and the newest one.
 BUILDS = [("17", a) for a in ARCHITECTURES] + [("32", a) for a in ("sm_75", "sm_90", "sm_120")]
-# Those of the page: see its head.
-PAGE_BUILDS = [("17", "sm_75"), ("17", "sm_90"), ("17", "sm_120"), ("32", "sm_90")]
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "gpu_binaries.md"
 
 
 @functools.cache
-def facts(source: str, scalar: str, architecture: str) -> dict[str, Facts]:
-    """Return the facts of a source's kernels, by name; the test is skipped without the wheels."""
-    options = ("--std=c++17", f"-DSCALAR={scalar}", "-DINDEX=32", f"-arch={architecture}",
+def facts(source: str, scalar: str, architecture: str, index: str = "32") -> dict[str, Facts]:
+    """Return the facts of a source's kernels, by name; the test is skipped without the wheels.
+
+    Args:
+        index: the bits of positions in arrays.
+    """
+    options = ("--std=c++17", f"-DSCALAR={scalar}", f"-DINDEX={index}", f"-arch={architecture}",
                "-ftz=true")  # fmt: skip
     binary, log = compile_text(text_of(source), options, 13)
     assert binary, log
@@ -36,7 +38,7 @@ def table() -> list[str]:
     """Return the page's lines of the table: the smallest and largest numbers over its builds."""
     lines = []
     with ThreadPoolExecutor() as pool:  # the tools are processes of their own
-        known = list(pool.map(lambda s: [facts(s, *b) for b in PAGE_BUILDS], SOURCES))
+        known = list(pool.map(lambda s: [facts(s, *b) for b in BUILDS], SOURCES))
     for builds in known:
         for name in sorted(builds[0]):
             some = [b[name] for b in builds]
@@ -53,10 +55,10 @@ def table() -> list[str]:
 HEAD = """# What the kernels' binaries hold
 
 Read by NVIDIA's tools from what NVRTC 13 makes of the sources, without a GPU: by `python
-tests/shared/binaries.py`, which writes this page. bfloat16 was compiled for sm_75, 90 and 120,
-float32 for sm_90, with 32-bit positions. The numbers are the smallest and largest over these
-builds. `tests/backends/cuda/test_binaries.py` checks the limits, for sm_80, 86, 89, 100 and 103 as
-well: 64 registers, no local memory (spilled registers would be there), 16-byte loads wherever a
+tests/shared/binaries.py`, which writes this page. bfloat16 was compiled for sm_75, 80, 86, 89, 90,
+100, 103 and 120, float32 for sm_75, 90 and 120, with 32-bit positions. The numbers are the smallest
+and largest over these builds. `tests/backends/cuda/test_binaries.py` checks the limits for each of
+them: 64 registers, no local memory (spilled registers would be there), 16-byte loads wherever a
 kernel has a path for packs.
 
 - *Local memory*: bytes of each thread. *Shared memory*: bytes of each block, at most.

@@ -172,7 +172,8 @@ int cublasLtMatmulAlgoGetHeuristic(void* handle, Description* d, Layout* a, Layo
 int cublasLtMatmul(void* handle, Description* d, const float* alpha, const void* a, Layout* la,
                    const void* b, Layout* lb, const float* beta, const void* c, Layout* lc, void* y,
                    Layout* ly, const Choice* choice, void* workspace, size_t size, void*) {
-    if (!handle || !fits(d, la, lb, ly) || c != y || lc != ly || *beta != 0) return REFUSED;
+    if (!handle || !fits(d, la, lb, ly) || lc != ly || (c != y && *beta == 0)) return REFUSED;
+    if (*beta != 0 && d->epilogue != 1) return REFUSED;  // ours adds an array to a bare product
     if (choice->algorithm[0] != 42 || size < 1024 || !workspace) return REFUSED;
     memset(workspace, 0x7f, size);
     i64 inner = d->operations[0] ? la->rows : la->columns;
@@ -194,13 +195,15 @@ int cublasLtMatmul(void* handle, Description* d, const float* alpha, const void*
                              rounded(read(b, e * lb->stride + in_b, lb->type), d);
                 }
                 total *= *alpha;
+                i64 place = e * ly->stride + i + j * ly->leading;
+                if (*beta != 0) total += *beta * read(c, place, ly->type);
                 if (d->epilogue & 4) total += read(d->bias, i, ly->type);
                 if (d->epilogue & 2) total = total > 0 ? total : 0;
                 if (d->epilogue & 32) {
                     float t = tanhf(0.7978845608f * total * (1 + 0.044715f * total * total));
                     total = 0.5f * total * (1 + t);
                 }
-                write(y, e * ly->stride + i + j * ly->leading, ly->type, total);
+                write(y, place, ly->type, total);
             }
     return 0;
 }

@@ -39,8 +39,12 @@ class Counts(NamedTuple):
         return sum(self.launches.values())
 
 
-def _product(lib: Any, a: Any, b: Any, y: Any, epilogue: int, bias: Any, tf32: bool) -> None:
-    arrays = [v for v in (a, b, y, bias) if v is not None]
+def _product(
+    lib: Any, a: Any, b: Any, y: Any, epilogue: int, bias: Any, tf32: bool, onto: Any = None
+) -> None:
+    for factor in (a, b):
+        cublaslt._lying(factor)  # a copy, counted, where it lies neither way
+    arrays = [v for v in (a, b, y, bias, onto) if v is not None]
     fake_cupy.work.put("cublasLtMatmul", sum(v.nbytes for v in arrays))
 
 

@@ -16,6 +16,7 @@ from kerasish.backends.eager.cuda import (
     KERNELS,
     activation,
     fused_metrics,
+    heads,
     norm,
     random,
     recurrent,
@@ -126,6 +127,31 @@ def _add_rows(put: Put) -> list[Any]:
 def _sort(put: Put) -> list[Any]:
     x = some(2600, 3)
     return [KERNELS["add_rows"](put(x), _whole(put, 40, 2600, dtype="int64"), size=40)]
+
+
+def _add_along(put: Put, dtype: str) -> list[Any]:
+    places = np.random.default_rng(5).integers(-9, 9, (6, 500))
+    return [KERNELS["add_along_axis"](put(some(6, 500)), put(places, dtype), shape=(6, 9), axis=1)]
+
+
+def _heads_first(put: Put) -> list[Any]:
+    return [
+        y
+        for size in (8, 3)  # by packs, and by numbers
+        for y in heads.heads_first(
+            [put(some(2, 5, 3, size)), put(some(2, 4, 3, size)), put(some(2, 4, 3, 16))], 0.3
+        )
+    ] + heads.heads_first([put(some(2, 5, 3, 8))])
+
+
+def _steps_first(put: Put) -> list[Any]:
+    return [
+        y
+        for size in (8, 3)
+        for y in heads.steps_first(
+            [put(some(2, 3, 5, size)), put(some(2, 3, 4, size)), put(some(2, 3, 4, 16))], 0.3
+        )
+    ] + heads.steps_first([put(some(2, 3, 5, 8))])
 
 
 def _add_at(put: Put, dtype: str) -> list[Any]:
@@ -280,14 +306,17 @@ CALLS: dict[str, Callable[[Put], list[Any]]] = {
     "gather_long": lambda put: [
         KERNELS["take_rows"](put(some(9, 7)), _whole(put, 9, 6, dtype="int64"), axis=0)
     ],
-    "places_along_int": _add_rows,
-    "places_along_long": _sort,
+    "places_along_int": lambda put: _add_along(put, "int32"),
+    "places_along_long": lambda put: _add_along(put, "int64"),
     "places_at_int": lambda put: _add_at(put, "int32"),
     "places_at_long": lambda put: _add_at(put, "int64"),
-    "sort_chunks": _add_rows,
+    "sort_chunks": _sort,
+    "sort_chunks_int": _add_rows,
     "sort_merge": _sort,
     "scatter_chunks": _add_rows,
     "scatter_runs": _add_rows,
+    "heads_first": _heads_first,
+    "steps_first": _steps_first,
     "pool_largest": _pool("pool_max", _X),
     "pool_largest_gradient": _pool("pool_max_gradient", _Y, _X),
     "pool_pick": _pool("pool_max_select", _X, _X),

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,15 +13,19 @@ import numpy as np
 from kerasish import devices, tree
 from kerasish.backends.backend import CompiledStep
 from kerasish.backends.eager.cuda import KERNELS
+from kerasish.backends.eager.cuda.fused import Result
 from kerasish.backends.eager.cuda.fused_functions import FIRST_RESULTS, FUSED_FUNCTIONS
 from kerasish.backends.eager.cuda.update import update_by_formula
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
 from kerasish.devices import Device, place_of
 from kerasish.errors import DeviceError, DeviceMemoryError
+from kerasish.ops.dtypes import array_dtype
 from kerasish.ops.op import Op, UpdateFormula
 from kerasish.tensor import Tensor, Variable, VariableScope, prepare, wrap
 from kerasish.typing import Array, Structure
+
+MOST_CONSTANTS = 2000
 
 
 class _NoNeed:
@@ -48,7 +54,8 @@ class EagerOnGPU(Eager):
         self.device = device
         self._quiet = _NoNeed()  # type: ignore[assignment]
         self._constants: dict[Any, Any] = {}
-        self._kept: set[int] = set()  # the ids of the constants
+        # By id: constants that are in use, even where they are kept no more.
+        self._kept: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Compute `op` here; record it if a gradient may be asked for."""
@@ -57,6 +64,10 @@ class EagerOnGPU(Eager):
 
     def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Structure:
         """Compute `op` of prepared inputs here, on this engine's device."""
+        if not tensors:
+            created = self._created(op, attrs)
+            if created is not None:
+                return wrap(created)
         here = [self._brought(t) for t in tensors]
         kernel = self._kernels.get(op) or self.kernel(op)
         with self.xp.cuda.Device(self.device.index):
@@ -88,7 +99,16 @@ class EagerOnGPU(Eager):
 
     def is_kept(self, value: Array) -> bool:
         """Return whether an array is a constant that is kept for all who need its numbers."""
-        return id(value) in self._kept
+        return self._kept.get(id(value)) is value
+
+    def _created(self, op: Op, attrs: dict[str, Any]) -> Any:
+        """Return what an op makes of its attributes as a constant; None: it is no small array."""
+        if op.kind != "creation" or op.outputs != 1 or op.name in self._overrides:
+            return None
+        spec = op.shape(**attrs)
+        if math.prod(spec.shape) * array_dtype(spec.dtype).itemsize > devices.MOST_CREATED:
+            return None
+        return self._constant(np.asarray(op.kernel(np, **attrs)))
 
     def _constant(self, value: Array) -> Any:
         """Return a small array on the device, kept: such constants come back every step."""
@@ -97,11 +117,10 @@ class EagerOnGPU(Eager):
         key = (value.tobytes(), value.dtype, value.shape)
         result = self._constants.get(key)
         if result is None:
-            if len(self._constants) >= 2000:
+            if len(self._constants) >= MOST_CONSTANTS:
                 self._constants.clear()
-                self._kept.clear()
             result = self._constants[key] = self._placed(value)
-            self._kept.add(id(result))
+            self._kept[id(result)] = result
         return result
 
     fuses_calls = True
@@ -114,6 +133,8 @@ class EagerOnGPU(Eager):
         call = None if fit is None else fit(*args, **kwargs)
         if call is None:
             return None
+        if isinstance(call, Result):
+            return call.value
         op, inputs, attrs = call
         result = self.apply(op, inputs, attrs)
         count = FIRST_RESULTS.get(op)

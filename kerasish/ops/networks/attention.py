@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from kerasish.ops.basic.arithmetic import multiply
 from kerasish.ops.basic.movement import transpose
 from kerasish.ops.basic.product import matmul
 from kerasish.ops.op import function
@@ -25,11 +26,12 @@ def attend(
     weigh: Callable[[Any, Any], Any],
     is_causal: bool = False,
     flash_attention: bool | None = None,
+    scale: float = 1.0,
 ) -> Tensor:
-    """Return weigh(query · key, mask) · value for each head.
+    """Return weigh(query * scale · key, mask) · value for each head.
 
     Args:
-        query: shape (batch, targets, heads, size), scaled.
+        query: shape (batch, targets, heads, size).
         key, value: shape (batch, sources, heads, size).
         mask: true where a target may attend, or None; broadcasts to (batch, heads, targets,
             sources).
@@ -38,6 +40,7 @@ def attend(
             nothing else.
         flash_attention: whether a kernel may do all of it, `weigh` being softmax; None: as the
             setting says.
+        scale: of the query.
 
     Example:
         >>> from kerasish.ops.basic.activation import softmax
@@ -45,6 +48,8 @@ def attend(
         >>> attend(ones, ones, ones, None, lambda logits, mask: softmax(logits)).tolist()
         [[[[1.0]], [[1.0]]]]
     """
+    if scale != 1.0:
+        query = multiply(query, scale)
     logits = matmul(transpose(query, _HEADS_FIRST), transpose(key, (0, 2, 3, 1)))
     weights = weigh(logits, mask)
     return transpose(matmul(weights, transpose(value, _HEADS_FIRST)), _HEADS_FIRST)

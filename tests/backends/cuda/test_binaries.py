@@ -17,6 +17,7 @@ NO_DIVISIONS = {
     "pool_largest_gradient", "pool_pick", "pool_mean", "pool_mean_gradient", "column_parts",
     "column_totals", "moment_parts", "moment_totals", "batch_totals", "scale_shift",
     "batch_gradient", "places_along_int", "places_along_long", "sort_chunks", "sort_merge",
+    "sort_chunks_int", "heads_first", "steps_first",
     "lstm_step", "lstm_sequence", "gru_step", "simple_step", "adam_update", "dropout",
 }  # fmt: skip
 
@@ -27,22 +28,34 @@ def _takes_packs(source: str, kernel: str) -> bool:
     return "packed" in text[at : text.index("{", at)]
 
 
+def _check_limits(source, *build):
+    """Check what holds for all builds; return the facts of each kernel."""
+    found = binaries.facts(source, *build)
+    assert set(found) == set(signatures(text_of(source)))
+    for name, facts in found.items():
+        where = f"{name}, {build}: {facts}"
+        assert facts.registers <= 64, where
+        assert facts.stack == 0, where
+        assert facts.shared <= 48 << 10, where
+        if _takes_packs(source, name):
+            least = FOUR_NUMBERS.get(name, 16) if build[0] != "32" else 16
+            assert max(facts.loads + facts.stores) >= least, where
+    return found
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(("scalar", "architecture"), binaries.BUILDS)
 def test_no_kernel_exceeds_the_limits(scalar, architecture):
     for source in binaries.SOURCES:
-        found = binaries.facts(source, scalar, architecture)
-        assert set(found) == set(signatures(text_of(source)))
-        for name, facts in found.items():
-            where = f"{name} for {architecture}, scalar {scalar}: {facts}"
-            assert facts.registers <= 64, where
-            assert facts.stack == 0, where
-            assert facts.shared <= 48 << 10, where
-            if _takes_packs(source, name):
-                least = FOUR_NUMBERS.get(name, 16) if scalar != "32" else 16
-                assert max(facts.loads + facts.stores) >= least, where
-            if name in NO_DIVISIONS:
-                assert facts.divisions == 0, where
+        for name, facts in _check_limits(source, scalar, architecture).items():
+            assert name not in NO_DIVISIONS or facts.divisions == 0, (name, facts)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("scalar", "architecture"), [("17", "sm_75"), ("32", "sm_90")])
+def test_positions_of_64_bits_keep_to_the_limits_too(scalar, architecture):
+    for source in binaries.SOURCES:
+        _check_limits(source, scalar, architecture, "64")
 
 
 def test_the_page_names_every_kernel():

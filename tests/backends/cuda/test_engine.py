@@ -8,8 +8,9 @@ import pytest
 from cuda_on_cpu import signatures
 
 import kerasish
-from kerasish import layers, ops, optimizers
+from kerasish import devices, layers, ops, optimizers
 from kerasish.backends.eager import Eager
+from kerasish.backends.eager import gpu as gpu_engine
 from kerasish.backends.eager.cuda import KERNELS
 from kerasish.backends.eager.cuda.kernels import source
 from kerasish.ops.op import REGISTRY, using_engine
@@ -244,8 +245,51 @@ def test_nothing_is_written_for_gradients_that_no_code_asks_for(gpu):
         kerasish.grad(
             lambda x: ops.sparse_categorical_crossentropy(classes, x, from_logits=True).sum()
         )(x)
-    assert fake_cupy.work.launches["full"] == 2  # the ones that the sums' gradients begin with
+    assert fake_cupy.work.launches["full"] == 0  # the sums' gradients begin with kept ones
     assert fake_cupy.work.launches["fill"] == 0
+
+
+def test_small_arrays_of_numbers_alone_are_made_once(gpu, monkeypatch):
+    monkeypatch.setattr(gpu_engine, "MOST_CONSTANTS", 2)
+    with kerasish.device("gpu"), using_engine(gpu):
+        fake_cupy.work.clear()
+        first, again = (ops.arange(64, dtype="int32") for _ in range(2))
+        zeros = ops.zeros((3, 4), "float16")
+        assert ops.full((2,), -0.0).numpy().tobytes() != ops.zeros(2).numpy().tobytes()
+        assert first.value is again.value
+        np.testing.assert_array_equal(first.numpy(), np.arange(64, dtype="int32"))
+        assert (zeros.dtype, zeros.numpy().tolist()) == ("float16", [[0] * 4] * 3)
+        assert not fake_cupy.work.launches
+        large = [ops.zeros(devices.MOST_CREATED // 4 + 1) for _ in range(2)]
+        assert large[0].value is not large[1].value
+        assert fake_cupy.work.launches["full"] == 2
+        # Forgotten since, for there were too many: two variables may still not share it.
+        assert first.value is not ops.arange(64, dtype="int32").value
+        assert gpu.is_kept(first.value)
+        values = [gpu.for_variable(first).value for _ in range(2)]
+        assert values[0] is not values[1]
+        np.testing.assert_array_equal(values[1].get(), first.numpy())
+
+
+def test_who_takes_a_constant_by_dlpack_may_write_to_it(gpu):
+    with kerasish.device("gpu"), using_engine(gpu):
+        taken = ops.full((5,), 3.0)
+        theirs = np.from_dlpack(_Exported(taken))
+        assert theirs.tolist() == [3] * 5
+        assert theirs.ctypes.data != taken.value.data.ptr  # the memory is not the constant's
+
+
+class _Exported:
+    """A tensor of the fake GPU, as NumPy takes it: its memory is the CPU's."""
+
+    def __init__(self, tensor):
+        self.tensor = tensor
+
+    def __dlpack__(self, **options):
+        return self.tensor.__dlpack__()
+
+    def __dlpack_device__(self):
+        return (1, 0)
 
 
 def _step(layer, x):

@@ -48,6 +48,21 @@ def test_pooling(cuda, shape, size, strides, padding, dtype):
             assert_close(found, expected, dtype)
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+@pytest.mark.parametrize("channels", [8, 1])
+def test_means_of_many_16_bit_numbers_are_summed_in_float32(cuda, dtype, channels):
+    """Ones: a sum of 16 bits stays at 2048 (float16) or 256 (bfloat16), to which 1 adds nothing."""
+    side = 50
+    attrs = {"size": (side, side), "strides": (1, 1), "padding": ((0, 0), (0, 0))}
+    x = put(np.ones((1, side, side, channels)), numbers((1,), dtype).dtype)
+    assert (wide(KERNELS["pool_average"](x, **attrs)) == 1).all()
+    # The place in the middle is in all windows of 50 by 50, each of 2500 places: 1 in all.
+    g = put(np.ones((1, side, side, channels)), x.dtype)
+    sizes = (2 * side - 1, 2 * side - 1)
+    found = KERNELS["pool_average_gradient"](g, sizes=sizes, **attrs)
+    assert_close(found[0, side - 1, side - 1], np.ones(channels), dtype)
+
+
 def test_the_first_largest_and_nan_are_chosen_as_on_the_cpu(cuda):
     attrs, windows = _settings((2, 6, 6, 8), (3, 3), (2, 2), "same")
     x = np.random.default_rng(0).integers(0, 3, (2, 6, 6, 8)).astype("float32")  # many ties

@@ -73,6 +73,11 @@ CASES = {
         lambda x, k, b: einsum_affine("...cd,cde->...e", x, k, b, True),
         [(2, 3, 2, 5), (2, 5, 4), (4,)], "bias_activation_gradient",
     ),
+    "attention": (
+        lambda q, k, v: attend(q, k, v, None, lambda x, _: ops.softmax(x), scale=0.5),
+        [(2, 3, 2, 4), (2, 5, 2, 4), (2, 5, 2, 6)], "steps_first",
+    ),
+    "mean of rows": (lambda x: ops.mean(x, 1), [(3, 5, 4)], "divide"),
     "norm factor": (
         lambda a, b: norm_factor([a, b], 1.5), [(3, 5), (2, 3, 5)], "norm_of_parts",
     ),
@@ -98,10 +103,14 @@ CASES = {
 
 
 def test_each_whole_has_a_case():
-    named = {"gelu by erf": "gelu", "batch norm by other moments": "batch norm"}
+    named = {
+        "gelu by erf": "gelu",
+        "mean of rows": "mean",
+        "batch norm by other moments": "batch norm",
+    }
     affine_too = {n: n[:6] for n in CASES if n.startswith(("affine", "einsum"))}
     # cuDNN does these: test_attention.py, test_cudnn.py
-    elsewhere = {attend, ops.dot_product_attention, biased_conv}
+    elsewhere = {ops.dot_product_attention, biased_conv}
     elsewhere |= {crossentropy.class_hits, statistics.running_sums}  # test_metrics.py
     cases = {(named | affine_too).get(n, n) for n in CASES}
     assert len(cases) == len(FUSED_FUNCTIONS.keys() - elsewhere)

@@ -1,8 +1,8 @@
-"""Products of 16-bit matrices, and float32 ones as TF32 where that is allowed, by cuBLASLt: summed
-in float32, batches too.
+"""Products of 16-bit matrices, float32 ones as TF32 where that is allowed, and stacks of matrices,
+by cuBLASLt: summed in float32.
 
-Other products go through CuPy, which calls cuBLAS for float32 just as well, with less Python around
-it.
+Other products go through CuPy, which calls cuBLAS for two float32 matrices just as well, with less
+Python around it. In a stack, it copies each factor that does not lie row by row.
 """
 
 from __future__ import annotations
@@ -65,8 +65,12 @@ def _tf32(a: Array) -> bool:
 
 def _wanted(a: Array, b: Array) -> bool:
     name = a.dtype.name
-    small = name in SCALARS and (name != "float32" or config.tf32())
-    return small and a.dtype == b.dtype
+    if name not in SCALARS or a.dtype != b.dtype:
+        return False
+    if name != "float32" or config.tf32():
+        return True
+    # cuBLASLt takes one distance between matrices: CuPy repeats none where stacks broadcast.
+    return max(a.ndim, b.ndim) > 2 and (b.ndim == 2 or a.shape[:-2] == b.shape[:-2])
 
 
 def matmul(a: Any, b: Any) -> Any:
@@ -107,6 +111,23 @@ def affine(rows: Any, kernel: Any, bias: Any, activation: str | None) -> Any:
         except LibraryError as error:
             _warn_once(str(error))
     return bias_activation(matrix_product(rows, kernel), bias, activation or "linear")
+
+
+def rows_gradient(g: Any, kernel: Any, onto: Any = None) -> Any:
+    """Return g @ kernel^T + onto: by one call of cuBLASLt where it is there.
+
+    Args:
+        g, kernel: matrices of one dtype among SCALARS, not empty.
+        onto: what is added, of the result's shape and dtype; None: nothing.
+    """
+    lib = _here()
+    if lib is not None:
+        try:
+            return multiply(lib, g, kernel.T, tf32=_tf32(g), onto=onto)
+        except LibraryError as error:
+            _warn_once(str(error))
+    y = matrix_product(g, kernel.T)
+    return y if onto is None else by_cupy("add", onto, y)
 
 
 def kernel_gradient(rows: Any, g: Any) -> tuple[Any, Any]:

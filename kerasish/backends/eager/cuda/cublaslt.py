@@ -1,5 +1,5 @@
 """cuBLASLt by ctypes: its descriptions, its choice of an algorithm, and products, on whose way out
-a bias is added, relu or gelu taken, or a bias's gradient summed.
+a bias or another array is added, relu or gelu taken, or a bias's gradient summed.
 
 cuBLASLt's matrices lie column by column. A matrix that lies row by row is its transpose, so that
 y = a @ b is asked for as y^T = b^T @ a^T, and nothing is copied.
@@ -260,14 +260,17 @@ def multiply(
     bias: Array = None,
     activation: str | None = None,
     tf32: bool = False,
+    onto: Array = None,
 ) -> Any:
-    """Return activation(a @ b + bias).
+    """Return activation(a @ b + bias), or a @ b + onto.
 
     Args:
         lib: what `library` gave.
         bias: shape (columns of b,), of the same dtype.
         activation: None, "relu" or "gelu" (by tanh).
         tf32: whether float32 may be rounded to 10 bits before it is multiplied.
+        onto: shape and dtype of the result. It is added in float32, before the sum is rounded to
+            the dtype of the result. It comes with neither a bias nor an activation.
 
     Shape: (n, i, k), (n, k, j) -> (n, i, j), or the same without n.
 
@@ -280,7 +283,8 @@ def multiply(
     y = empty((*a.shape[:-1], b.shape[-1]), a.dtype)
     epilogue = EPILOGUES[activation] | (0 if bias is None else WITH_BIAS)
     bias = None if bias is None else compact(bias)
-    _run(lib, a, b, y, epilogue or PLAIN, bias, tf32)
+    onto = None if onto is None else compact(onto)
+    _run(lib, a, b, y, epilogue or PLAIN, bias, tf32, onto)
     return y
 
 
@@ -297,13 +301,26 @@ def multiply_and_sum(lib: Any, a: Any, b: Any, tf32: bool = False) -> tuple[Any,
     return y, sums
 
 
-def _run(lib: Any, a: Array, b: Array, y: Array, epilogue: int, bias: Array, tf32: bool) -> None:
-    """Write the product of a and b into y; `bias` is read or written as the epilogue says."""
+def _run(
+    lib: Any,
+    a: Array,
+    b: Array,
+    y: Array,
+    epilogue: int,
+    bias: Array,
+    tf32: bool,
+    onto: Array = None,
+) -> None:
+    """Write the product of a and b into y; `bias` is read or written as the epilogue says.
+
+    `onto` lies as y does and is added to the product; None: nothing is added.
+    """
+    added = y if onto is None else onto
     (a, a_turned), (b, b_turned) = _lying(a), _lying(b)
     product = ProductRequest(
         y.device.id, a.dtype.name, math.prod(y.shape[:-2]), _matrix(a, a_turned),
         _matrix(b, b_turned), _matrix(y, False),
-        (_alignment(b), _alignment(a), _alignment(y), _alignment(y)), epilogue, tf32,
+        (_alignment(b), _alignment(a), _alignment(added), _alignment(y)), epilogue, tf32,
     )  # fmt: skip
     with _running:
         plan = plans.of(lib, product)
@@ -311,15 +328,15 @@ def _run(lib: Any, a: Array, b: Array, y: Array, epilogue: int, bias: Array, tf3
             raise LibraryError(plan)
         size = plan.choice.workspace
         workspace = empty(max(size, 1), np.uint8)
-        one, zero = ctypes.c_float(1), ctypes.c_float(0)
-        pointers = [ctypes.c_void_p(v.data.ptr) for v in (a, b, y, workspace)]
+        one, share = ctypes.c_float(1), ctypes.c_float(onto is not None)
+        pointers = [ctypes.c_void_p(v.data.ptr) for v in (a, b, added, y, workspace)]
         stream = ctypes.c_void_p(cupy().cuda.get_current_stream().ptr)
         if bias is not None:
             _set(lib, "MatmulDesc", plan.description, BIAS_POINTER, ctypes.c_void_p(bias.data.ptr))
         status = lib.cublasLtMatmul(
             _handle(lib, product.device), plan.description, ctypes.byref(one), pointers[1],
-            plan.right, pointers[0], plan.left, ctypes.byref(zero), pointers[2], plan.result,
-            pointers[2], plan.result, ctypes.byref(plan.choice), pointers[3],
+            plan.right, pointers[0], plan.left, ctypes.byref(share), pointers[2], plan.result,
+            pointers[3], plan.result, ctypes.byref(plan.choice), pointers[4],
             ctypes.c_size_t(size), stream,
         )  # fmt: skip
     _checked("Matmul", status)

@@ -113,9 +113,10 @@ __device__ __forceinline__ i64 merged_place(i64 e, K keys, i64 count, int shift)
 
 #define SORTED 1024
 
-// Each block sorts SORTED places: the keys, and the place that each had.
-extern "C" __global__ void sort_chunks(
-    IN(i64) places, OUT(i64) keys, OUT(i64) order, i64 count) {
+// Each block sorts SORTED places: the keys, and the place that each had. A size > 0: they are
+// indices of that many rows.
+template <class I>
+__device__ void sort_all(I places, OUT(i64) keys, OUT(i64) order, i64 count, i64 size) {
     SHARED(i64, from, SORTED);
     SHARED(i64, to, SORTED);
     SHARED(int, from_order, SORTED);
@@ -124,7 +125,8 @@ extern "C" __global__ void sort_chunks(
         i64 begin = chunk * SORTED;
         int many = (int)(count - begin < SORTED ? count - begin : SORTED);
         for (int e = threadIdx.x; e < many; e += blockDim.x) {
-            from[e] = places[begin + e];
+            i64 place = places[begin + e];
+            from[e] = size > 0 ? place_of(place, size) : place;
             from_order[e] = e;
         }
         __syncthreads();
@@ -147,6 +149,16 @@ extern "C" __global__ void sort_chunks(
         }
         __syncthreads();
     }
+}
+
+extern "C" __global__ void sort_chunks(
+    IN(i64) places, OUT(i64) keys, OUT(i64) order, i64 count, i64 size) {
+    sort_all(places, keys, order, count, size);
+}
+
+extern "C" __global__ void sort_chunks_int(
+    IN(int) index, OUT(i64) keys, OUT(i64) order, i64 count, i64 size) {
+    sort_all(index, keys, order, count, size);
 }
 
 // One round: sorted runs of 2^shift become runs of twice that.

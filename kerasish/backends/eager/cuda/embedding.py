@@ -14,7 +14,6 @@ from kerasish.backends.eager.cuda.kernels import (
     launch_elements,
     launch_rows,
     packed,
-    product,
 )
 from kerasish.backends.eager.cuda.window import divisor
 from kerasish.typing import Array
@@ -46,16 +45,23 @@ def take_rows(x: Any, indices: Any, *, axis: int = 0) -> Any:
     return y
 
 
-def _sorted(places: Array, dtype: str) -> tuple[Any, Any]:
+def _sorted(places: Array, dtype: str, size: int = 0) -> tuple[Any, Any]:
     """Return (order, places in ascending order): equal ones keep theirs.
 
     Blocks are sorted each by itself, and then merged.
+
+    Args:
+        places: int64; with `size`, int32 as well.
+        size: > 0: `places` are indices of that many rows: negative ones count from the end, and
+            those of no row become -1.
     """
     count = places.size
     lists = [empty(count, np.int64) for _ in range(4)]
     keys, order, new_keys, new_order = lists
     blocks = -(-count // SORTED)
-    launch(SOURCE, "sort_chunks", dtype, blocks, (256,), places, keys, order, product((count,)))
+    kernel = "sort_chunks_int" if places.dtype == np.int32 else "sort_chunks"
+    sizes = (np.int64(count), np.int64(size))
+    launch(SOURCE, kernel, dtype, blocks, (256,), places, keys, order, *sizes)
     width = SORTED
     while width < count:
         args = (keys, order, new_keys, new_order, np.int64(count), np.int64(width.bit_length() - 1))
@@ -65,13 +71,17 @@ def _sorted(places: Array, dtype: str) -> tuple[Any, Any]:
     return order, keys
 
 
-def _add(rows: Array, places: Array, size: int) -> Array:
-    """Return (size, n): the rows (count, n) added at their places; negative ones drop out."""
+def _add(rows: Array, places: Array, size: int, indices: bool = False) -> Array:
+    """Return (size, n): the rows (count, n) added at their places; negative ones drop out.
+
+    Args:
+        indices: whether negative places count from the end, and others than those drop out.
+    """
     count, n = rows.shape
     y = filled(empty((size, n), rows.dtype), 0)
     if not count or not n or not size:
         return y
-    order, places = _sorted(places, rows.dtype)
+    order, places = _sorted(places, rows.dtype, size if indices else 0)
     chunks = -(-count // CHUNK)
     edges = empty((chunks, 2, n), np.float32)
     threads = 32 * min(8, -(-n // 32))
@@ -110,8 +120,8 @@ def add_rows(x: Any, indices: Any, *, size: int, axis: int = 0) -> Any:
     rows = x.transpose(*order)
     rest = rows.shape[count:]
     flat = compact(rows).reshape(indices.size, math.prod(rest))
-    places = _places(indices, x.dtype, max(indices.size, 1), 1, size)
-    y = _add(flat, places, size).reshape(size, *rest)
+    places, _ = _whole(indices)
+    y = _add(flat, places.reshape(-1), size, indices=True).reshape(size, *rest)
     # The axis of places comes first: back to where it belongs.
     return compact(y.transpose(*range(1, axis + 1), 0, *range(axis + 1, y.ndim)))
 

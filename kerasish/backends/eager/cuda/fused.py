@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.devices import current, place_of
@@ -15,11 +15,18 @@ from kerasish.typing import Array, Axis
 Call = tuple[Op, list[Any], dict[str, Any]]
 
 
+class Result(NamedTuple):
+    """What a composed function gives, where several kernels have computed it."""
+
+    value: Any
+
+
 def make_op(
     kernel: Callable[..., Any],
     grad: Callable[..., Any] | None = None,
     outputs: int = 1,
     first_alone: bool = False,
+    accumulates: bool = False,
 ) -> Op:
     """Return an op that is in no registry, since only the engine of a GPU uses it.
 
@@ -29,9 +36,10 @@ def make_op(
         outputs: how many results it has.
         first_alone: whether gradients reach the first result alone: the rule gets None for the
             others, and nothing writes zeros for them.
+        accumulates: whether the rule takes `onto`, see `Op.accumulates`.
     """
     op = Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
-    op.sparse_gradients = first_alone
+    op.sparse_gradients, op.accumulates = first_alone, accumulates
     return op
 
 

@@ -16,6 +16,7 @@ from kerasish.ops.basic.arithmetic import add, multiply
 from kerasish.ops.basic.comparison import greater
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import reshape
+from kerasish.ops.basic.product import matmul, swap_last
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.op import REGISTRY
 from kerasish.typing import Array, ArrayModule
@@ -42,6 +43,21 @@ def _weights_kernel(xp: ArrayModule, g: Array, x: Array) -> Array:
     return blas.kernel_gradient(*rows)
 
 
+def _rows_kernel(xp: ArrayModule, g: Array, kernel: Array) -> Array:
+    return _onto_kernel(xp, None, g, kernel)
+
+
+def _onto_kernel(xp: ArrayModule, onto: Array, g: Array, kernel: Array) -> Array:
+    shape = (*g.shape[:-1], kernel.shape[0])
+    before = None if onto is None else compact(onto).reshape(-1, shape[-1])
+    rows = compact(g).reshape(-1, g.shape[-1])
+    return blas.rows_gradient(rows, kernel, before).reshape(shape)
+
+
+def _rows_rule(h: Array, dx: Array, g: Array, kernel: Array) -> list[Any]:
+    return again(lambda g, k: matmul(g, swap_last(k)), [g, kernel], [h])
+
+
 def _weights_rule(h: Array, y: Array, g: Array, x: Array) -> list[Any]:
     by_kernel, by_bias = h
     return [
@@ -62,24 +78,31 @@ BIAS_GRADIENT = make_op(
 
 
 def _gradient(
-    g: Array, y: Array, *inputs: Any, kind: str | None, units: tuple[int, ...]
+    g: Array, y: Array, *inputs: Any, onto: Array, kind: str | None, units: tuple[int, ...]
 ) -> list[Any]:
     x, kernel, *bias = inputs
     if kind == "relu":
         g = THROUGH_RELU(g, y)
     if len(units) > 1:
         g = reshape(g, (*x.shape[:-1], kernel.shape[-1]))
-    by_left, by_right = REGISTRY["matmul"].grad  # type: ignore[misc]
-    by_x = by_left(g, y, x, kernel) if x.tracked else None
+    by_right = REGISTRY["matmul"].grad[1]  # type: ignore[index]
+    by_x = None
+    if x.tracked:
+        by_x = _ROWS_GRADIENT(g, kernel) if onto is None else _ROWS_ONTO(onto, g, kernel)
     if kernel.tracked and bias and bias[0].tracked:
         return [by_x, *_WEIGHTS_GRADIENT(g, x)]
     by_kernel = by_right(g, y, x, kernel) if kernel.tracked else None
     return [by_x, by_kernel, *(BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
 
 
+# Of x: what has arrived there before is added as the product is written.
+_ROWS_GRADIENT = make_op(_rows_kernel, _rows_rule)
+_ROWS_ONTO = make_op(
+    _onto_kernel, lambda h, dx, onto, g, kernel: (h, *_rows_rule(h, dx, g, kernel))
+)
 # Of the kernel and of the bias: sums of what arrives are made as the product reads it.
 _WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2)
-_AFFINE = make_op(_affine_kernel, _gradient)
+_AFFINE = make_op(_affine_kernel, _gradient, accumulates=True)
 
 
 def whole_affine(
@@ -122,7 +145,7 @@ def whole_einsum_affine(
         if bias.shape != units:
             return None
         bias = reshape(bias, (each,))
-    call = whole_affine(
-        reshape(x, (*x.shape[:-n], size)), reshape(kernel, (size, each)), bias, rectified
-    )
+    # Other users of x add their gradients to the same tensor: no view where none is needed.
+    rows = x if n == 1 else reshape(x, (*x.shape[:-n], size))
+    call = whole_affine(rows, reshape(kernel, (size, each)), bias, rectified)
     return None if call is None else (*call[:2], {**call[2], "units": units})

@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.backends.eager.cuda import cudnn, cudnn_attention
-from kerasish.backends.eager.cuda.fused import Call, again, composition, device_of, fits, make_op
+from kerasish.backends.eager.cuda.fused import (
+    Call,
+    Result,
+    again,
+    composition,
+    device_of,
+    fits,
+    make_op,
+)
+from kerasish.backends.eager.cuda.fused_heads import attend_by_products
 from kerasish.ops.basic.comparison import select
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import broadcast_to, reshape
@@ -142,11 +151,17 @@ def whole_attention(
 def whole_attend(
     query: Tensor, key: Array, value: Tensor, mask: Array, weigh: Callable[..., Any],
     is_causal: bool = False,
-    flash_attention: bool | None = None,
-) -> Call | None:  # fmt: skip
-    """Return the op that does `attend` whole: `weigh` is softmax."""
-    mask = None if is_causal else mask
-    return whole_attention(query, key, value, None, mask, 1.0, is_causal, flash_attention)
+    flash_attention: bool | None = None, scale: float = 1.0,
+) -> Call | Result | None:  # fmt: skip
+    """Return the op that does `attend` whole, `weigh` being softmax, or the result by products."""
+    known = None if is_causal else mask
+    args = (query, key, value, None, known, scale, is_causal, flash_attention)
+    call = whole_attention(*args)
+    if call is not None:
+        return call
+    q, k, v = (as_tensor(x) for x in (query, key, value))
+    result = attend_by_products(q, k, v, mask, weigh, scale)
+    return None if result is None else Result(result)
 
 
 def _fit(q: Array, k: Array, v: Array) -> bool:

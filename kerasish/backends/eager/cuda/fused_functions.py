@@ -1,9 +1,10 @@
 """Composed functions that one kernel computes: softmax, losses, norms, dropout.
 
 `FUSED_FUNCTIONS` lists them for the engine of a GPU. An entry takes the function's arguments and
-returns (op, inputs, attributes) of an op made in this package, or None if the composition must be
-used. These ops are in no registry, since only this engine uses them. Their gradients are kernels,
-too; a second derivative is found by differentiating the composition.
+returns (op, inputs, attributes) of an op made in this package, a `Result` that several such ops
+gave, or None if the composition must be used. These ops are in no registry, since only this engine
+uses them. Their gradients are kernels, too; a second derivative is found by differentiating the
+composition.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish.backends.eager.cuda import activation, random, update
-from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, make_op
+from kerasish.backends.eager.cuda.fused import Call, Result, again, composition, fits, make_op
 from kerasish.backends.eager.cuda.fused_affine import (
     THROUGH_RELU,
     whole_affine,
@@ -137,7 +138,7 @@ def _norm_factor(gradients: Sequence[Array], limit: float) -> Call | None:
     return (_NORM_FACTOR, given, {"limit": limit}) if known else None
 
 
-FUSED_FUNCTIONS: dict[Any, Callable[..., Call | None]] = {
+FUSED_FUNCTIONS: dict[Any, Callable[..., Call | Result | None]] = {
     contraction.affine: whole_affine,
     einsum_affine: whole_einsum_affine,
     biased_conv: whole_biased_conv,

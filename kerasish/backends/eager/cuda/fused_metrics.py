@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasish import config
 from kerasish.backends.eager.cuda.arrays import compact, empty
-from kerasish.backends.eager.cuda.fused import Call, fits, make_op
+from kerasish.backends.eager.cuda.fused import Call, again, fits, make_op
 from kerasish.backends.eager.cuda.kernels import launch, launch_rows
 from kerasish.ops.basic.arithmetic import divide
 from kerasish.ops.basic.conversion import as_tensor
@@ -64,13 +64,25 @@ def _mean_kernel(xp: ArrayModule, x: Array, *, axes: tuple[int, ...], keepdims: 
 
 
 def _mean_rule(g: Array, y: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
-    share = divide(g, float(math.prod(x.shape[a] for a in axes)))
+    count = float(math.prod(x.shape[a] for a in axes))
     kept = tuple(1 if i in axes else s for i, s in enumerate(x.shape))
-    return (broadcast_to(share if keepdims else reshape(share, kept), x.shape),)
+    if math.prod(y.shape) == 1:  # one number: whoever reads it needs no copies of it
+        return (broadcast_to(reshape(divide(g, count), kept), x.shape),)
+    return (_SHARES(g if keepdims else reshape(g, kept), shape=x.shape, count=count),)
+
+
+def _shares_kernel(xp: ArrayModule, g: Array, *, shape: tuple[int, ...], count: float) -> Array:
+    return xp.divide(xp.broadcast_to(g, shape), np.float32(count), out=empty(shape, g.dtype))
+
+
+def _shares_rule(h: Array, y: Array, g: Array, shape: tuple[int, ...], count: float) -> list[Any]:
+    return again(lambda g: broadcast_to(divide(g, count), shape), [g], [h])
 
 
 _HITS = make_op(_hits_kernel)
 _SUMS = make_op(_sums_kernel, outputs=2)
+# g / count, repeated: kernels read arrays without gaps, so it is written once and for all.
+_SHARES = make_op(_shares_kernel, _shares_rule)
 _MEAN = make_op(_mean_kernel, _mean_rule)
 
 

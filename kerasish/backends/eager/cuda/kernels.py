@@ -23,7 +23,7 @@ PARTS = {
     "pooling": ("window.cuh",), "columns": ("window.cuh",), "gradient_norm": ("table.cuh",),
 }  # fmt: skip
 SOURCES = (
-    "activation", "columns", "embedding", "gradient_norm", "norm", "pooling", "random",
+    "activation", "columns", "embedding", "gradient_norm", "heads", "norm", "pooling", "random",
     "recurrent", "softmax",
 )  # fmt: skip
 GENERATED: dict[str, str] = {}  # name -> text of sources made while the process runs

@@ -53,12 +53,12 @@ def _allowed(mask: Any) -> Any:
 @composed(attention.attend, _shape, _SINCE)
 def ATTEND(  # noqa: N802
     query: Any, key: Any, value: Any, mask: Any, weigh: Any, is_causal: bool = False,
-    flash_attention: bool | None = None,
+    flash_attention: bool | None = None, scale: float = 1.0,
 ) -> Parts | None:  # fmt: skip
     """Return the inputs and attributes for the layers' attention; `weigh` is a softmax."""
     # A causal mask says nothing else. A target without any source gets zeros, as in ONNX.
     allowed = None if is_causal or mask is None else _allowed(mask)
-    return _parts(query, key, value, allowed, 1.0, is_causal)
+    return _parts(query, key, value, allowed, scale, is_causal)
 
 
 @composed(normalization.dot_product_attention, _shape, _SINCE)
