@@ -50,8 +50,13 @@ class ElementVerbs(Pipeline):
             deterministic: accepted; the order is always kept.
 
         A function that draws random numbers belongs into `random_map`, which keeps the order of
-        the draws under threads and after a resume. Map whole batches after `batch()` where the
-        function can: it is called less often.
+        the draws under threads and after a resume.
+
+        Before `batch`, a function of arrays in memory is called for all elements of a batch at once
+        if this is certain to give the same bits: Python's code without side effects, and NumPy's
+        arithmetic, comparisons, casts, shapes, `where`, one-hot rows (`np.eye(n)[label]`), and
+        reductions of whole elements. Nothing else changes; any other function is called for each
+        element. Map whole batches after `batch()` where it can: it is called less often.
 
         Raises:
             ValueError: while it is read: the function returned None, or no array.
@@ -63,7 +68,8 @@ class ElementVerbs(Pipeline):
         """
         if not callable(map_func):
             raise TypeError(f"map: expected a function, got {map_func!r}.")
-        return self.then(MapNode(self._node, map_func, worker_count(num_parallel_calls)))
+        workers, automatic = worker_count(num_parallel_calls), num_parallel_calls == AUTOTUNE
+        return self.then(MapNode(self._node, map_func, workers, automatic=automatic))
 
     def random_map(
         self,

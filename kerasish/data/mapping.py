@@ -9,14 +9,26 @@ from typing import Any
 
 import numpy as np
 
+from kerasish import tree
 from kerasish.data.elements import to_element, to_elements
-from kerasish.data.node import END, Counting, Cursor, DataNode, Seed, named
+from kerasish.data.node import (
+    END,
+    Counting,
+    Cursor,
+    DataNode,
+    Seed,
+    Stacked,
+    named,
+    rows_in,
+)
+from kerasish.data.row_calls import RowCalls
 from kerasish.data.selecting import call
 from kerasish.data.threads import Workers
 from kerasish.engine.data.streams import add_place
 from kerasish.typing import Array
 
 _MOST_PER_TASK = 16
+_SMALL_BYTES = 1 << 15  # larger elements: Python's time is small beside that of the arithmetic
 
 
 class MapNode(DataNode):
@@ -28,15 +40,22 @@ class MapNode(DataNode):
         workers: threads; 1 calls it in the thread that reads.
         seed: None; else the function gets a `numpy.random.Generator` first, which is a function of
             the seed, the pass and the number of the element.
+        automatic: whether threads are only for large elements, and for functions that cannot be
+            called for many elements at once.
     """
 
     orders_input = True
 
     def __init__(
-        self, source: DataNode, function: Callable[..., Any], workers: int, seed: Seed | None = None
+        self,
+        source: DataNode,
+        function: Callable[..., Any],
+        workers: int,
+        seed: Seed | None = None,
+        automatic: bool = False,
     ) -> None:
         self.inputs, self.function, self.workers = (source,), function, workers
-        self.seed = seed
+        self.seed, self.automatic = seed, automatic
 
     def cardinality(self) -> int:
         return self.inputs[0].cardinality()
@@ -45,9 +64,9 @@ class MapNode(DataNode):
         cursor = self.inputs[0].open(number, order)
         key = None if self.seed is None else (self.seed.value % 2**64, number % 2**64)
         one = _One(self.function, key, order)
-        return (
-            _MapCursor(cursor, one) if self.workers == 1 else _Parallel(cursor, one, self.workers)
-        )
+        if self.workers == 1:
+            return _MapCursor(cursor, one)
+        return _Parallel(cursor, one, self.workers, self.automatic)
 
     def describe(self) -> str:
         if self.seed is None:
@@ -62,6 +81,7 @@ class _One:
         self, function: Callable[..., Any], key: tuple[int, int] | None, order: Array | None
     ) -> None:
         self._function, self._key, self._order = function, key, order
+        self._by_rows = RowCalls(function) if key is None else None
 
     def __call__(self, element: Any, place: int) -> Any:
         """Return the result for the element that is read at a place in the order."""
@@ -78,6 +98,18 @@ class _One:
             self._add_place(error, place)
             raise
         return to_element(result, self._place)
+
+    def chunk(self, chunk: list[Any] | Stacked, first: int) -> list[Any] | Stacked:
+        """Return the results for a chunk that is read from the place `first` on."""
+        result = self.by_rows(chunk) if isinstance(chunk, Stacked) else None
+        return self.many(rows_in(chunk), first) if result is None else result
+
+    def by_rows(self, chunk: Stacked) -> Stacked | None:
+        """Return the results for stacked elements by one call; None: call it for each."""
+        if self._by_rows is None or _bytes_per_element(chunk) > _SMALL_BYTES:
+            return None
+        block = self._by_rows(chunk.block, chunk.count)
+        return None if block is None else Stacked(chunk.count, block)
 
     def many(self, elements: list[Any], first: int) -> list[Any]:
         """Return the results for elements that are read from the place `first` on."""
@@ -120,6 +152,11 @@ class _MapCursor(Counting):
         self._number += len(results)
         return results
 
+    def read_chunk(self, count: int) -> list[Any] | Stacked:
+        results = self._one.chunk(self.source.read_chunk(count), self._number)
+        self._number += results.count if isinstance(results, Stacked) else len(results)
+        return results
+
 
 class _Parallel(Cursor):
     """Reads the source in this thread, calls the function in others, keeps the order.
@@ -128,8 +165,9 @@ class _Parallel(Cursor):
     where many are asked for at once.
     """
 
-    def __init__(self, source: Cursor, one: _One, workers: int) -> None:
+    def __init__(self, source: Cursor, one: _One, workers: int, automatic: bool) -> None:
         self._source, self._one, self._count = source, one, workers
+        self._automatic = automatic
         self._workers: Workers | None = None
         self._per_task = 1
         self._number = 0  # of the next element to be read
@@ -140,11 +178,14 @@ class _Parallel(Cursor):
         self._first = 0  # the number of its first element
         self._ended = False
 
-    def _feed(self) -> Workers:
+    def _started(self) -> Workers:
         if self._workers is None:
             one = self._one
             self._workers = Workers(lambda task: one.many(*task), self._count)
-        workers = self._workers
+        return self._workers
+
+    def _feed(self) -> Workers:
+        workers = self._started()
         while not self._ended and workers.pending < 2 * self._count:
             place = self._source.state()
             elements = self._source.read_many(self._per_task)
@@ -176,6 +217,24 @@ class _Parallel(Cursor):
         self._per_task = max(1, min(_MOST_PER_TASK, count // (2 * self._count)))
         return super().read_many(count)
 
+    def read_chunk(self, count: int) -> list[Any] | Stacked:
+        if not self._automatic or self._workers is not None:
+            return self.read_many(count)
+        place = self._source.state()
+        chunk = self._source.read_chunk(count)
+        result = self._one.by_rows(chunk) if isinstance(chunk, Stacked) else None
+        if result is not None:
+            self._number += result.count
+            return result
+        elements = rows_in(chunk)
+        if not elements:
+            return []
+        workers = self._started()
+        self._places.append((self._number, place))
+        workers.put((elements, self._number))
+        self._number += len(elements)
+        return self.read_many(count)
+
     def state(self) -> list[Any]:
         if self._taken == len(self._results):  # between two tasks
             first, place = self._places[0] if self._places else (self._number, self._source.state())
@@ -198,3 +257,8 @@ class _Parallel(Cursor):
         if self._workers is not None:
             self._workers.close()
         self._source.close()
+
+
+def _bytes_per_element(chunk: Stacked) -> float:
+    parts = chunk.block if type(chunk.block) is tuple else tree.flatten(chunk.block)
+    return sum([getattr(part, "nbytes", 0) for part in parts]) / chunk.count
