@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, registry
 from kerasish.ops import dtypes
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, Structure
 
 if TYPE_CHECKING:
@@ -354,6 +355,7 @@ def set_dtype_policy(policy: DTypePolicy | str) -> None:
     _chosen[:] = [get(policy)]
 
 
+@hides_frames
 def get(identifier: DTypePolicy | str | None) -> DTypePolicy:
     """Return the policy for None (the process's), a name, a dtype, a config or a policy.
 
@@ -388,6 +390,7 @@ def serialize(dtype_policy: DTypePolicy) -> Config:
     return registry.serialize_keras_object(dtype_policy)
 
 
+@hides_frames
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> DTypePolicy:
     """Return the policy that `serialize` was given.
 

@@ -178,6 +178,7 @@ from kerasish.layers.transposed import Conv3DTranspose as Conv3DTranspose
 from kerasish.layers.transposed import Conv3DTranspose as Convolution3DTranspose
 from kerasish.layers.wrappers import TimeDistributed as TimeDistributed
 from kerasish.layers.wrappers import Wrapper as Wrapper
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config
 from kerasish.unsupported import explain
 
@@ -208,6 +209,7 @@ def serialize(layer: Layer) -> Config:
     return registry.serialize_keras_object(layer)
 
 
+@hides_frames
 def deserialize(config: Config | str, custom_objects: dict[str, Any] | None = None) -> "SomeLayer":
     """Return the layer that `serialize` was given.
 

@@ -12,9 +12,9 @@ from kerasish import config, ops
 from kerasish.devices import _State as _devices
 from kerasish.devices import adopt, lies_on_gpu, place, place_of
 from kerasish.errors import ShapeError, TraceError, at_user_line
+from kerasish.identifiers import get_by_name
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
-from kerasish.registry import get_by_name
 from kerasish.scopes import _autocast, _scopes, autocast, current_path, using_scope
 from kerasish.tensor.tensor import (
     Holder,

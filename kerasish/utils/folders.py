@@ -90,6 +90,19 @@ def image_dataset_from_directory(
 
     Raises:
         ValueError: an argument is invalid, or there is no image in the folder.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from kerasish.utils import save_img
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for name in ("cat", "dog"):
+        ...     (folder / name).mkdir()
+        ...     save_img(folder / name / "0.png", np.zeros((8, 8, 3)))
+        >>> data = image_dataset_from_directory(folder, image_size=(4, 4), verbose=False)
+        >>> data.class_names, next(iter(data))[0].shape
+        (['cat', 'dog'], (2, 4, 4, 3))
     """
     data_format = config.standardize_data_format(data_format)
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
@@ -145,6 +158,11 @@ def text_dataset_from_directory(
 
     Raises:
         ValueError: an argument is invalid, or there is no text in the folder.
+
+    Example:
+        >>> data = text_dataset_from_directory("reviews", batch_size=8)  # doctest: +SKIP
+        >>> data.class_names  # doctest: +SKIP
+        ['bad', 'good']
     """
 
     def load(path: str) -> str:

@@ -106,6 +106,11 @@ def audio_dataset_from_directory(
 
     Raises:
         ValueError: an argument is invalid, or there is no WAV file in the folder.
+
+    Example:
+        >>> data = audio_dataset_from_directory("sounds", batch_size=8)  # doctest: +SKIP
+        >>> data.class_names  # doctest: +SKIP
+        ['bird', 'rain']
     """
     if ragged:
         raise ValueError(

@@ -75,6 +75,9 @@ def plot_image_gallery(
     Raises:
         ShapeError: `images` has not 4 axes.
         ValueError: classes without names, or both `path` and `show`.
+
+    Example:
+        >>> plot_image_gallery(images, labels, label_map={0: "cat", 1: "dog"})  # doctest: +SKIP
     """
     if path is not None and show:
         raise ValueError("plot_image_gallery: give path or show=True, not both.")
@@ -149,6 +152,9 @@ def plot_bounding_box_gallery(
         cols: columns of pictures; None: by their number.
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         kwargs: for `plot_image_gallery`.
+
+    Example:
+        >>> plot_bounding_box_gallery(images, "xyxy", y_true=boxes)  # doctest: +SKIP
     """
     if legend and legend_handles is not None:
         raise ValueError("plot_bounding_box_gallery: give legend=True or legend_handles, not both.")
@@ -201,6 +207,9 @@ def plot_segmentation_mask_gallery(
         color_mapping, blend, alpha, ignore_index: as there.
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         kwargs: for `plot_image_gallery`.
+
+    Example:
+        >>> plot_segmentation_mask_gallery(images, 3, y_true=masks)  # doctest: +SKIP
     """
     what = "plot_segmentation_mask_gallery"
     pictures = _bytes_of(images, value_range, data_format, what)

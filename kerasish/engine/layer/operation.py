@@ -45,6 +45,12 @@ class KerasTensor(Operators):
         ragged: accepted for compatibility with Keras; must be false.
         record_history: whether calls on it are remembered.
         name: a name for messages.
+
+    Example:
+        >>> import kerasish
+        >>> x = kerasish.KerasTensor((None, 3))
+        >>> (x * 2.0).shape
+        (None, 3)
     """
 
     shape: Shape

@@ -57,6 +57,11 @@ def export_native(
         ValueError: an op has no code that needs no library (the message names the layer), a size is
             open, or an option is not known.
         OSError: a file could not be written, or the linker failed.
+
+    Example:
+        >>> import kerasish
+        >>> model = kerasish.Sequential([kerasish.Input((4,)), kerasish.layers.Dense(1)])
+        >>> export_native(model, "scores")  # doctest: +SKIP
     """
     path = file_path(filepath)
     name = re.sub(r"\W", "_", os.path.basename(path))

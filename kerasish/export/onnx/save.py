@@ -58,6 +58,11 @@ def export_onnx(
             the file is not valid, or its results differ.
         ImportError: the package onnx is not installed.
         OSError: the file could not be written; what was there before is unchanged.
+
+    Example:
+        >>> import kerasish
+        >>> model = kerasish.Sequential([kerasish.Input((4,)), kerasish.layers.Dense(1)])
+        >>> export_onnx(model, "scores.onnx", verbose=False)  # doctest: +SKIP
     """
     onnx = need_onnx("Model.export: format='onnx'")
     path = file_path(filepath)

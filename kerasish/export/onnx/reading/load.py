@@ -32,6 +32,9 @@ def load_onnx(
         ValueError: the file is damaged or says what is not known.
         ImportError: the package onnx is not installed.
         OSError: it cannot be read.
+
+    Example:
+        >>> model = load_onnx("scores.onnx")  # doctest: +SKIP
     """
     path = file_path(filepath)
     try:
