@@ -22,6 +22,7 @@ from kerasish.seeds import set_seed as set_seed
 from kerasish.seeds import when_seeded as when_seeded
 from kerasish.tracebacks import disable_traceback_filtering as disable_traceback_filtering
 from kerasish.tracebacks import enable_traceback_filtering as enable_traceback_filtering
+from kerasish.tracebacks import hides_frames
 from kerasish.tracebacks import is_traceback_filtering_enabled as is_traceback_filtering_enabled
 
 if TYPE_CHECKING:
@@ -188,6 +189,7 @@ def dtype_policy() -> DTypePolicy:
     return _Settings.read_policy()
 
 
+@hides_frames
 def set_dtype_policy(policy: DTypePolicy | str) -> None:
     """Set the dtype policy that new layers take: a name ("mixed_bfloat16") or a policy.
 

@@ -334,6 +334,7 @@ def dtype_policy() -> DTypePolicy:
     return _chosen[0] if _chosen else DTypePolicy(config.floatx())
 
 
+@hides_frames
 def set_dtype_policy(policy: DTypePolicy | str) -> None:
     """Set the policy that new layers take: a name or a policy.
 

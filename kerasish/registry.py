@@ -17,6 +17,7 @@ import numpy as np
 
 from kerasish.errors import UnknownNameError
 from kerasish.reprs import arguments_repr
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
@@ -334,6 +335,7 @@ def in_safe_mode() -> bool:
     return _local.safe
 
 
+@hides_frames
 def deserialize_keras_object(
     config: Structure,
     custom_objects: Mapping[str, Any] | None = None,
@@ -486,5 +488,5 @@ def find_class(
     for other in BUILTINS.values():
         if isinstance(other.get(name), type):
             return other[name]
-    every = [*_custom, *(n for known in BUILTINS.values() for n in known)]
-    raise UnknownNameError.of(f"{what} class", name, every) from None
+    every = names or known or [n for known in BUILTINS.values() for n in known]
+    raise UnknownNameError.of(f"{what} class", name, [*_custom, *every]) from None
