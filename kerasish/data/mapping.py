@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import operator
 from collections import deque
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -27,6 +28,9 @@ from kerasish.data.threads import Workers
 from kerasish.engine.data.streams import add_place
 from kerasish.typing import Array
 
+if TYPE_CHECKING:
+    from kerasish.data.processes import WorkerProcesses
+
 _MOST_PER_TASK = 16
 _SMALL_BYTES = 1 << 15  # larger elements: Python's time is small beside that of the arithmetic
 
@@ -42,6 +46,7 @@ class MapNode(DataNode):
             the seed, the pass and the number of the element.
         automatic: whether threads are only for large elements, and for functions that cannot be
             called for many elements at once.
+        processes: whether the workers are processes.
     """
 
     orders_input = True
@@ -53,9 +58,10 @@ class MapNode(DataNode):
         workers: int,
         seed: Seed | None = None,
         automatic: bool = False,
+        processes: bool = False,
     ) -> None:
         self.inputs, self.function, self.workers = (source,), function, workers
-        self.seed, self.automatic = seed, automatic
+        self.seed, self.automatic, self.processes = seed, automatic, processes
 
     def cardinality(self) -> int:
         return self.inputs[0].cardinality()
@@ -64,9 +70,10 @@ class MapNode(DataNode):
         cursor = self.inputs[0].open(number, order)
         key = None if self.seed is None else (self.seed.value % 2**64, number % 2**64)
         one = _One(self.function, key, order)
-        if self.workers == 1:
+        if self.workers == 1 and not self.processes:
             return _MapCursor(cursor, one)
-        return _Parallel(cursor, one, self.workers, self.automatic)
+        start = ProcessStart(f"map({named(self.function)})") if self.processes else Workers
+        return _Parallel(cursor, one, self.workers, start, self.automatic and not self.processes)
 
     def describe(self) -> str:
         if self.seed is None:
@@ -80,20 +87,20 @@ class _One:
     def __init__(
         self, function: Callable[..., Any], key: tuple[int, int] | None, order: Array | None
     ) -> None:
-        self._function, self._key, self._order = function, key, order
+        self.function, self.key, self._order = function, key, order
         self._by_rows = RowCalls(function) if key is None else None
 
     def __call__(self, element: Any, place: int) -> Any:
         """Return the result for the element that is read at a place in the order."""
         number = place if self._order is None else int(self._order[place])
         try:
-            if self._key is None:
-                result = call(self._function, element)
+            if self.key is None:
+                result = call(self.function, element)
             else:
                 parts = element if type(element) is tuple else (element,)
-                counter = np.array([0, self._key[1], number, 2], np.uint64)
-                bits = np.random.Philox(key=self._key[0], counter=counter)
-                result = self._function(np.random.Generator(bits), *parts)
+                counter = np.array([0, self.key[1], number, 2], np.uint64)
+                bits = np.random.Philox(key=self.key[0], counter=counter)
+                result = self.function(np.random.Generator(bits), *parts)
         except Exception as error:
             self._add_place(error, place)
             raise
@@ -111,11 +118,15 @@ class _One:
         block = self._by_rows(chunk.block, chunk.count)
         return None if block is None else Stacked(chunk.count, block)
 
+    def numbers(self, first: int, count: int) -> Array | None:
+        """Return the numbers of elements that are read from the place `first` on; None: these."""
+        return None if self._order is None else self._order[first : first + count]
+
     def many(self, elements: list[Any], first: int) -> list[Any]:
         """Return the results for elements that are read from the place `first` on."""
-        if self._key is not None or not elements:
+        if self.key is not None or not elements:
             return [self(element, place) for place, element in enumerate(elements, first)]
-        function, rest = self._function, iter(elements)
+        function, rest = self.function, iter(elements)
         try:
             if type(elements[0]) is tuple:
                 results = [function(*element) for element in rest]
@@ -127,11 +138,19 @@ class _One:
         return to_elements(results, self._place)
 
     def _place(self) -> str:
-        return f"{named(self._function)} of map()"
+        return f"{named(self.function)} of map()"
 
     def _add_place(self, error: Exception, place: int) -> None:
         number = place if self._order is None else int(self._order[place])
-        add_place(error, f"element {number} of the pass, in {named(self._function)} of map()")
+        add_place(error, f"element {number} of the pass, in {named(self.function)} of map()")
+
+
+def _call_many(
+    function: Callable[..., Any], key: tuple[int, int] | None, task: tuple[list[Any], int, Any]
+) -> list[Any]:
+    """Return the results for a task: elements, the place of the first one, their numbers."""
+    elements, first, numbers = task
+    return _One(function, key, numbers).many(elements, first if numbers is None else 0)
 
 
 class _MapCursor(Counting):
@@ -158,17 +177,40 @@ class _MapCursor(Counting):
         return results
 
 
-class _Parallel(Cursor):
-    """Reads the source in this thread, calls the function in others, keeps the order.
+class ProcessStart:
+    """Starts worker processes; what they need is imported where they are used.
 
-    At most twice as many tasks as threads are in work or done; a task is one element, or several
+    Args:
+        what: the verb and the function, for errors.
+    """
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __call__(self, work: Callable[[Any], Any], count: int) -> WorkerProcesses:
+        from kerasish.data.processes import WorkerProcesses
+
+        return WorkerProcesses(work, count, self._what)
+
+
+class _Parallel(Cursor):
+    """Reads the source in this thread, calls the function in others or in processes, keeps order.
+
+    At most twice as many tasks as workers are in work or done; a task is one element, or several
     where many are asked for at once.
     """
 
-    def __init__(self, source: Cursor, one: _One, workers: int, automatic: bool) -> None:
+    def __init__(
+        self,
+        source: Cursor,
+        one: _One,
+        workers: int,
+        start: Callable[[Callable[[Any], Any], int], Workers | WorkerProcesses],
+        automatic: bool,
+    ) -> None:
         self._source, self._one, self._count = source, one, workers
-        self._automatic = automatic
-        self._workers: Workers | None = None
+        self._start, self._automatic = start, automatic
+        self._workers: Workers | WorkerProcesses | None = None
         self._per_task = 1
         self._number = 0  # of the next element to be read
         self._places: deque[Any] = deque()  # before each task that is not taken
@@ -178,13 +220,19 @@ class _Parallel(Cursor):
         self._first = 0  # the number of its first element
         self._ended = False
 
-    def _started(self) -> Workers:
+    def _started(self) -> Workers | WorkerProcesses:
         if self._workers is None:
-            one = self._one
-            self._workers = Workers(lambda task: one.many(*task), self._count)
+            work = functools.partial(_call_many, self._one.function, self._one.key)
+            self._workers = self._start(work, self._count)
         return self._workers
 
-    def _feed(self) -> Workers:
+    def _put(self, elements: list[Any], place: Any) -> None:
+        numbers = self._one.numbers(self._number, len(elements))
+        self._places.append((self._number, place))
+        self._started().put((elements, self._number, numbers))
+        self._number += len(elements)
+
+    def _feed(self) -> Workers | WorkerProcesses:
         workers = self._started()
         while not self._ended and workers.pending < 2 * self._count:
             place = self._source.state()
@@ -192,9 +240,7 @@ class _Parallel(Cursor):
             if not elements:
                 self._ended = True
                 break
-            self._places.append((self._number, place))
-            workers.put((elements, self._number))
-            self._number += len(elements)
+            self._put(elements, place)
         return workers
 
     def read(self) -> Any:
@@ -229,10 +275,7 @@ class _Parallel(Cursor):
         elements = rows_in(chunk)
         if not elements:
             return []
-        workers = self._started()
-        self._places.append((self._number, place))
-        workers.put((elements, self._number))
-        self._number += len(elements)
+        self._put(elements, place)
         return self.read_many(count)
 
     def state(self) -> list[Any]:
