@@ -270,7 +270,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
 
     Args:
         default_policy: the policy of layers that are not named (None: the process's).
-        policy_map: layer path -> policy or its name.
+        policy_map: layer path -> policy or its name; None: an empty one.
 
     Example:
         >>> policies = DTypePolicyMap("float32", {"model/dense": "mixed_bfloat16"})

@@ -348,10 +348,10 @@ def deserialize_keras_object(
 
     Args:
         config: the serialized object.
-        custom_objects: name -> class or function, besides what was registered.
+        custom_objects: name -> class or function, besides what was registered; None: none.
         safe_mode: False lets Lambda layers name functions that can be imported; code inside
             files is run in no mode.
-        module_objects: where plain names are looked up.
+        module_objects: where plain names are looked up; None: none.
         printable_module_name: what messages call the kind of object.
 
     Raises:

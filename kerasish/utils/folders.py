@@ -75,9 +75,10 @@ def image_dataset_from_directory(
         batch_size: images per batch; None: single images.
         image_size: (height, width) of the results.
         shuffle: whether the images have a new order in each epoch.
-        seed: the seed of the orders and the split.
-        validation_split: the share of the files for validation, 0 < share < 1.
-        subset: "training", "validation" or "both", which gives a pair; with validation_split.
+        seed: the seed of the orders and the split; None: drawn.
+        validation_split: the share of the files for validation, 0 < share < 1; None: all files.
+        subset: "training", "validation" or "both", which gives a pair; with validation_split;
+            None: all files.
         interpolation: as for `ops.image.resize`.
         follow_links: whether to enter sub-folders that are links.
         crop_to_aspect_ratio: whether to crop the middle instead of distorting.
@@ -151,7 +152,7 @@ def text_dataset_from_directory(
         batch_size: texts per batch; None: single texts.
         max_length: the number of characters that are kept of each text; None: all.
         shuffle: whether the texts have a new order in each epoch.
-        seed: the seed of the orders and the split.
+        seed: the seed of the orders and the split; None: drawn.
         validation_split, subset, follow_links: as for `image_dataset_from_directory`.
         format: accepted; elements are arrays with a method `numpy`, whatever it says.
         verbose: whether to print how many files were found.

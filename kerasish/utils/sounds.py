@@ -98,7 +98,7 @@ def audio_dataset_from_directory(
             None: the sounds of a batch are padded to the longest.
         ragged: must be False; for compatibility with Keras.
         shuffle: whether the sounds have a new order in each epoch.
-        seed: the seed of the orders and the split.
+        seed: the seed of the orders and the split; None: drawn.
         validation_split, subset, follow_links: as for `image_dataset_from_directory`.
         verbose: whether to print how many files were found.
 

@@ -51,6 +51,12 @@ def test_what_is_missing_is_noticed(names):
 
     wanted = ["parameter axis", "what it returns", "an example"]
     assert checks.problems(name._replace(value=bare)) == wanted
+    bare.__doc__ = (
+        "Return something.\n\nArgs:\n    x:\n    axis: the axis.\n\nExample:\n    >>> bare(1)\n"
+    )
+    assert checks.problems(name._replace(value=bare)) == ["text for x", "what None means for axis"]
+    bare.__doc__ = bare.__doc__.replace("x:", "x: a tensor.").replace("axis.", "axis; None: all.")
+    assert checks.problems(name._replace(value=bare)) == []
 
 
 def test_constructors_show_their_arguments(names):

@@ -451,7 +451,7 @@ class Functional(Model):
 
     Args:
         inputs, outputs: symbolic tensors: one, or a list, tuple or dict of them.
-        name: the model's name.
+        name: the model's name; None: made from the class's name.
 
     Example:
         >>> import kerasish

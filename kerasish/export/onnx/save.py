@@ -43,7 +43,7 @@ def export_onnx(
     Args:
         model: a built model.
         filepath: the file.
-        verbose: False prints nothing.
+        verbose: False prints nothing; None: prints the file.
         input_signature: a list with an `InputSpec` for each argument; None: the model's inputs.
         opset_version: the version of ONNX's operator set, 18 or later, up to that of the installed
             package onnx; None: 18.

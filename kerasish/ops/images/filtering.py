@@ -326,12 +326,12 @@ def crop_images(
 
     Args:
         images: shape (n, h, w, c), (h, w, c), or channels first.
-        top_cropping: rows to leave out above, in pixels.
-        left_cropping: columns to leave out on the left.
-        bottom_cropping: rows to leave out below.
-        right_cropping: columns to leave out on the right.
-        target_height: height of the result.
-        target_width: width of the result.
+        top_cropping: rows to leave out above, in pixels; None: by the other two.
+        left_cropping: columns to leave out on the left; None: by the other two.
+        bottom_cropping: rows to leave out below; None: by the other two.
+        right_cropping: columns to leave out on the right; None: by the other two.
+        target_height: height of the result; None: by the other two.
+        target_width: width of the result; None: by the other two.
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Example:
@@ -366,12 +366,12 @@ def pad_images(
 
     Args:
         images: shape (n, h, w, c), (h, w, c), or channels first.
-        top_padding: rows to add above, in pixels.
-        left_padding: columns to add on the left.
-        bottom_padding: rows to add below.
-        right_padding: columns to add on the right.
-        target_height: height of the result.
-        target_width: width of the result.
+        top_padding: rows to add above, in pixels; None: by the other two.
+        left_padding: columns to add on the left; None: by the other two.
+        bottom_padding: rows to add below; None: by the other two.
+        right_padding: columns to add on the right; None: by the other two.
+        target_height: height of the result; None: by the other two.
+        target_width: width of the result; None: by the other two.
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Example:

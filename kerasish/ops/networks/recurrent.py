@@ -101,7 +101,7 @@ def simple_rnn(xp: ArrayModule, x: Array, recurrent: Array, h: Array, mask: Arra
         x: tensor or array.
         recurrent: matrix from the state to the gates.
         h: the state before the first step.
-        mask: (steps, n), not 0 where a step counts; elsewhere h[t] = h[t-1].
+        mask: (steps, n), not 0 where a step counts; elsewhere h[t] = h[t-1]; None: all count.
 
     Shape: (steps, n, units), (units, units), (n, units)[, (steps, n)] -> (steps, n, units).
     Source: Elman, Finding structure in time, 1990.
@@ -227,7 +227,7 @@ def lstm(
         x: tensor or array.
         recurrent: matrix from the state to the gates.
         h, c: the states before the first step.
-        mask: (steps, n), not 0 where a step counts; elsewhere both states stay.
+        mask: (steps, n), not 0 where a step counts; elsewhere both states stay; None: all count.
 
     Shape: (steps, n, 4 units), (units, 4 units), (n, units), (n, units)[, (steps, n)] ->
     states h (steps, n, units), c (steps, n, units), gates (steps, n, 4 units).
@@ -361,7 +361,7 @@ def gru(
         recurrent: matrix from the state to the gates.
         bias: what is added, or None.
         h: the state before the first step.
-        mask: (steps, n), not 0 where a step counts; elsewhere the state stays.
+        mask: (steps, n), not 0 where a step counts; elsewhere the state stays; None: all count.
 
     Shape: (steps, n, 3 units), (units, 3 units), (3 units,), (n, units)[, (steps, n)] ->
     states (steps, n, units), and z, r, n, s_n as (steps, n, 4 units).

@@ -26,7 +26,7 @@ def load_onnx(
     Args:
         filepath: the file.
         trainable: whether float initializers are trainable.
-        constants: fixed values of inputs: name -> array.
+        constants: fixed values of inputs: name -> array; None: none.
 
     Raises:
         ValueError: the file is damaged or says what is not known.
