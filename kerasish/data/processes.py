@@ -161,7 +161,7 @@ def _receive(pipe: Any, tasks: queue.SimpleQueue[Any]) -> None:
         while True:
             tasks.put(pipe.recv())
     except (EOFError, OSError):
-        os._exit(0)
+        os.kill(os.getpid(), signal.SIGTERM)  # at once, whatever the function is doing
 
 
 def _failure(error: BaseException) -> bytes:

@@ -447,6 +447,17 @@ def test_the_function_is_called_once_for_a_block_and_for_few_rows():
     assert kept[3][0].shape == (10, 4)
 
 
+def test_threads_draw_by_the_numbers_of_the_elements():
+    def noisy(draw, i):
+        return i + draw.normal()
+
+    numbers = Dataset.range(40).shuffle(40, 1)
+    expected = batches(numbers.random_map(noisy, seed=2).batch(8))
+    for threads in (2, -1):
+        there = numbers.random_map(noisy, seed=2, num_parallel_calls=threads).batch(8)
+        same_batches(batches(there), expected)
+
+
 def test_values_outside_are_read_for_each_batch():
     factor = np.ones(1, "float32")
     scale = 1.0
