@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import signal
 import subprocess
@@ -28,9 +29,8 @@ def noisy(draw, x):
 
 
 def children():
-    """Return the numbers of the processes that this one started and that are alive."""
-    with open(f"/proc/{os.getpid()}/task/{threading.main_thread().native_id}/children") as file:
-        return {int(number) for number in file.read().split()}
+    """Return the numbers of the worker processes that are alive."""
+    return {process.pid for process in multiprocessing.active_children()}
 
 
 def ended(numbers):

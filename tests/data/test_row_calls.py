@@ -451,11 +451,11 @@ def test_threads_draw_by_the_numbers_of_the_elements():
     def noisy(draw, i):
         return i + draw.normal()
 
-    numbers = Dataset.range(40).shuffle(40, 1)
-    expected = batches(numbers.random_map(noisy, seed=2).batch(8))
+    numbers = Dataset.range(40)
+    expected = batches(numbers.random_map(noisy, seed=2).shuffle(40, 1).batch(8))
     for threads in (2, -1):
-        there = numbers.random_map(noisy, seed=2, num_parallel_calls=threads).batch(8)
-        same_batches(batches(there), expected)
+        there = numbers.random_map(noisy, seed=2, num_parallel_calls=threads)
+        same_batches(batches(there.shuffle(40, 1).batch(8)), expected)
 
 
 def test_values_outside_are_read_for_each_batch():
