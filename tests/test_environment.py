@@ -9,8 +9,8 @@ import sys
 import pytest
 
 from kerasish import backends, config, devices
+from kerasish.backends.onednn import library as onednn_library
 from kerasish.backends.static.machine import machine_code
-from kerasish.backends.static.onednn import library as onednn_library
 from kerasish.environment import choice, switch
 
 PROGRAM = "from kerasish import devices; devices.current()"

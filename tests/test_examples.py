@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from example_goals import GOALS, OUTSIDE_THE_GALLERY, check_goals
 
 import kerasish
 
@@ -20,116 +21,8 @@ EXAMPLES = sorted((CHECKOUT / "examples").glob("*.py"))
 BLOCKS = re.findall(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text("utf-8"), re.S)
 
 
-# What each example must have learned: expressions over the numbers that it prints at the end. A
-# name stands for the number (or numbers) behind these words.
-GOALS = {
-    "tabular": [({"accuracy": "accuracy"}, "accuracy > 0.95")],
-    "digits_cnn": [({"accuracy": "held-out digits: accuracy"}, "accuracy > 0.98")],
-    "character_model": [
-        ({"guess": "guessing by frequency", "last": "after epoch 4"}, "last < guess / 1.8")
-    ],
-    "reverse_words": [({"right": "without a mistake:"}, "right > 0.9")],
-    "attention": [({"right": "without a mistake:"}, "right > 0.95")],
-    "sentiment_trees": [
-        ({"words": "right: word sum", "tree": "right: tree LSTM"},
-         "tree > 0.95 and words < 0.8"),
-    ],
-    "expressions": [
-        ({"small": "no larger than in training:", "large": "with 40 operations:"},
-         "small > 0.95 and large > 0.6"),
-    ],
-    "dates": [({"right": "never seen before, right:"}, "right > 0.9")],
-    "time_series": [({"network": "network", "rival": "as yesterday"}, "network < 0.75 * rival")],
-    "autoencoder": [({"pca": "PCA", "own": "autoencoder"}, "own < 0.75 * pca")],
-    "two_inputs": [
-        ({"error": "mean error of the result:"}, "error < 1.5"),
-        ({"right": "larger or not, right:"}, "right > 0.9"),
-    ],
-    "transfer": [
-        ({"old": "network as it is", "few": "few alone", "both": "all of it, small rate"},
-         "both > few + 0.1 and both > old + 0.1"),
-    ],
-    "custom_train_step": [
-        ({"ordinary": "ordinary", "robust": "robust"},
-         "min(ordinary[0], robust[0]) > 0.95 and robust[1] > ordinary[1] + 0.2"),
-    ],
-    "custom_parts": [
-        ({"low": "wanted 0.10   found", "middle": "wanted 0.50   found",
-          "high": "wanted 0.90   found"},
-         "abs(low - 0.1) < 0.06 and abs(middle - 0.5) < 0.1 and abs(high - 0.9) < 0.06"),
-    ],
-    "two_ranks": [({"last": "epoch 5: loss"}, "last < 1.5")],
-    "q_learning": [
-        ({"moves": "doing what looks best:"}, "moves <= 16"),
-        ({"shortest": "takes a shortest way:"}, "shortest > 0.9"),
-    ],
-    "messy_data": [
-        ({"mean": "always the mean rent", "known": "size known", "missing": "size missing"},
-         "known < mean / 8 and missing < mean / 2"),
-    ],
-    "text_classification": [
-        ({"bag": "bag of words", "lstm": "  LSTM"}, "lstm > 0.97 and bag < lstm - 0.15"),
-    ],
-    "transformer": [
-        ({"sums": "held-out sums, right:"}, "sums > 0.95"),
-        ({"lines": "500 such lines, right:"}, "lines > 0.85"),
-    ],
-    "variational_autoencoder": [
-        ({"error": "two numbers per digit:"}, "error < 0.035"),
-        ({"mean": "  mean", "spread": "  spread"}, "mean < 0.2 and 0.8 < spread < 1.4"),
-    ],
-    "imbalanced_classes": [
-        # accuracy, precision, recall, cost
-        ({"never": "never an alarm", "half": "plain, at 0.5", "chosen": "plain, chosen",
-          "weighted": "weighted, at 0.5"},
-         "never[0] > 0.97 and chosen[3] < min(half[3], never[3]) / 1.5 and "
-         "weighted[2] > half[2] + 0.2 and half[1] > weighted[1] + 0.3"),
-    ],
-    "segmentation_unet": [
-        ({"rival": "best threshold", "own": "U-Net"}, "own > 0.85 and rival < 0.6"),
-    ],
-    "gan": [
-        ({"read": "read as wanted:", "real": "of real digits:", "drawn": "of generated digits:"},
-         "read > 0.9 and drawn > 0.7 * real"),
-    ],
-    "diffusion": [
-        ({"read": "read as wanted:", "real": "of real digits:", "drawn": "of generated digits:"},
-         "read > 0.9 and drawn > 0.6 * real"),
-    ],
-    "metric_learning": [
-        ({"pixels": "  pixels", "own": "  embeddings"}, "own > pixels + 0.05"),
-    ],
-    "hyperparameters_optuna": [
-        ({"best": "validation accuracy, best:", "first": "validation accuracy, first:"},
-         "best >= first and best > 0.95"),
-        ({"honest": "held-out digits, best model:"}, "honest > 0.95"),
-    ],
-    "tensorboard_logs": [
-        ({"low": "rate 0.0003", "middle": "rate 0.003"}, "middle > low and middle > 0.95"),
-    ],
-    "augmentation_fine_tuning": [
-        ({"neither": "  from scratch", "augmented": "from scratch, augmented",
-          "tuned": "  fine-tuned", "both": "fine-tuned, augmented"},
-         "both > max(tuned, augmented) + 0.05 and tuned > neither + 0.2"),
-    ],
-    "fine_tuning_small": [
-        ({"head": "new last layer alone:", "lora": "with LoRA:"}, "lora > max(head + 0.02, 0.85)"),
-        # accuracy, KiB, milliseconds
-        ({"whole": "float32", "int8": "int8", "int4": "int4"},
-         "min(int8[0], int4[0]) > whole[0] - 0.03 and "
-         "int8[1] < 0.35 * whole[1] and int4[1] < 0.25 * whole[1]"),
-    ],
-}  # fmt: skip
 # What some examples need beside the extra `test`: examples say so and end where it is missing.
 OPTIONAL = {"hyperparameters_optuna": "optuna"}
-
-
-def number_after(words: str, text: str) -> float | tuple[float, ...]:
-    """Return the number, or the numbers with nothing but space between, after the last `words`."""
-    result = re.findall(rf"{re.escape(words)}((?: +[\d.]+)+)", text)
-    assert result, f"{words!r} is followed by no number in {text!r}"
-    numbers = tuple(map(float, result[-1].split()))
-    return numbers if len(numbers) > 1 else numbers[0]
 
 
 def run(
@@ -233,10 +126,14 @@ def test_examples_end_where_a_package_is_missing(missing, stem, monkeypatch):
         exec(compile(imports, str(path), "exec"), {})
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    "path", [p for p in EXAMPLES if p.stem != "quickstart"], ids=lambda path: path.name
-)
+def _in_its_stage(path):
+    marks = [pytest.mark.slow]
+    if path.stem not in OUTSIDE_THE_GALLERY:
+        marks.append(pytest.mark.gallery)
+    return pytest.param(path, marks=marks, id=path.name)
+
+
+@pytest.mark.parametrize("path", [_in_its_stage(p) for p in EXAMPLES if p.stem != "quickstart"])
 def test_examples_run_without_a_warning_and_learn(path, tmp_path):
     package = OPTIONAL.get(path.stem)
     if package and importlib.util.find_spec(package) is None:
@@ -245,9 +142,7 @@ def test_examples_run_without_a_warning_and_learn(path, tmp_path):
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout
     assert not done.stderr
-    for words, goal in GOALS.get(path.stem, []):
-        numbers = {name: number_after(said, done.stdout) for name, said in words.items()}
-        assert eval(goal, {**numbers}), f"{goal}: {numbers}"
+    check_goals(path.stem, done.stdout)
     picture = re.search(r"^picture: (.*)$", done.stdout, re.M)
     if picture:
         assert (tmp_path / picture[1]).stat().st_size > 10_000

@@ -46,12 +46,14 @@ def plan_memory(lifetimes: Mapping[object, Lifetime]) -> Plan:
     """
     offsets: dict[object, int] = {}
     top, count = 0, len(lifetimes)
-    placed = np.empty((4, count), np.int64)  # start, end, first, last: one column per block
+    placed = np.empty((4, count), np.int64)  # start, end, first, last: columns in order of start
     order = sorted(lifetimes.items(), key=lambda item: (-item[1].nbytes, item[1].first))
     for i, (key, life) in enumerate(order):
         size = _round(life.nbytes)
         offset = _lowest(placed[:, :i], life, size)
-        placed[:, i] = offset, offset + size, life.first, life.last
+        at = int(placed[0, :i].searchsorted(offset))
+        placed[:, at + 1 : i + 1] = placed[:, at:i]
+        placed[:, at] = offset, offset + size, life.first, life.last
         offsets[key] = offset
         top = max(top, offset + size)
     return Plan(offsets, top, sum(_round(life.nbytes) for life in lifetimes.values()))
@@ -63,7 +65,6 @@ def _lowest(placed: Array, life: Lifetime, size: int) -> int:
     near = ((last >= life.first) & (first <= life.last)).nonzero()[0]
     if not near.size:
         return 0
-    near = near[start[near].argsort()]
     taken = np.maximum.accumulate(end[near])  # up to where all is taken, from left to right
     free = start[near]
     free[1:] -= taken[:-1]

@@ -6,8 +6,8 @@ import pathlib
 import numpy as np
 import pytest
 
+from kerasish.backends.onednn.convolution import Geometry
 from kerasish.backends.static.lowering import blas
-from kerasish.backends.static.onednn.convolution import Geometry
 
 _spec = importlib.util.spec_from_file_location(
     "convolution_reference", pathlib.Path(__file__).with_name("convolution_reference.py")

@@ -7,12 +7,12 @@ import pytest
 from ml_dtypes import bfloat16
 
 from kerasish import autodiff, backends, config, ops
+from kerasish.backends.onednn import library as onednn_library
+from kerasish.backends.onednn import native
 from kerasish.backends.static import engine
 from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.lowering import build
 from kerasish.backends.static.lowering import columns as lower_columns
-from kerasish.backends.static.machine import native
-from kerasish.backends.static.onednn import library as onednn_library
 
 CASES = {
     "plain": ((2, 7, 6, 3), (3, 2, 3, 5), {}),

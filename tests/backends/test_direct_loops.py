@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from kerasish.backends.onednn.convolution import Geometry
 from kerasish.backends.static.codegen import direct, driver, kernels
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.epilogue import followed_by
 from kerasish.backends.static.machine import machine_code
-from kerasish.backends.static.onednn.convolution import Geometry
 
 _ORDER = ["avx512", "avx2", "sse"]
 _HOST = machine_code.host_target("avx512").level

@@ -12,8 +12,8 @@ import pytest
 
 from kerasish import backends, ops
 from kerasish.autodiff import grad
-from kerasish.backends.static import onednn
-from kerasish.backends.static.machine import native
+from kerasish.backends import onednn
+from kerasish.backends.onednn import native
 
 pytestmark = pytest.mark.skipif(
     bool(native.available()), reason=f"no oneDNN here: {native.available()}"

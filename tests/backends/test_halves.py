@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import kerasish as keras
-from kerasish.backends.static.machine import native
-from kerasish.backends.static.onednn import library as onednn_library
-from kerasish.backends.static.onednn.library import has_bfloat16, slow_halves
+from kerasish.backends.onednn import library as onednn_library
+from kerasish.backends.onednn import native
+from kerasish.backends.onednn.library import has_bfloat16, slow_halves
 from kerasish.layers import (
     GRU,
     LSTM,

@@ -9,10 +9,11 @@ import pytest
 
 import kerasish
 from kerasish import layers, ops
-from kerasish.backends.static import onednn
+from kerasish.backends import onednn
+from kerasish.backends.onednn import native
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import compiled_plan
-from kerasish.backends.static.machine import guard_pages, native
+from kerasish.backends.static.machine import guard_pages
 from kerasish.ops.networks.quantized import integer_matmul
 
 

@@ -12,11 +12,10 @@ import threading
 import numpy as np
 import pytest
 
-from kerasish.backends.static import onednn
-from kerasish.backends.static.machine import native
-from kerasish.backends.static.onednn import Buffer, Geometry
-from kerasish.backends.static.onednn import library as onednn_library
-from kerasish.backends.static.onednn import primitive as onednn_primitive
+from kerasish.backends import onednn
+from kerasish.backends.onednn import Buffer, Geometry, native
+from kerasish.backends.onednn import library as onednn_library
+from kerasish.backends.onednn import primitive as onednn_primitive
 
 _spec = importlib.util.spec_from_file_location(
     "convolution_reference", pathlib.Path(__file__).with_name("convolution_reference.py")
@@ -585,12 +584,12 @@ def _python(code, **environment):
 
 @pytest.mark.slow
 def test_omp_num_threads_and_set_threads_and_limits_are_obeyed():
-    code = "from kerasish.backends.static.machine import native as n; print(n.get_threads())"
+    code = "from kerasish.backends.onednn import native as n; print(n.get_threads())"
     assert _python(code, OMP_NUM_THREADS="1") == ["1"]
     assert _python(code, OMP_NUM_THREADS="3") == ["3"]
     code = """
 from kerasish import config
-from kerasish.backends.static.machine import native as n
+from kerasish.backends.onednn import native as n
 n.available(); config.set_threads(5); print(n.get_threads())
 from threadpoolctl import threadpool_limits
 with threadpool_limits(1): print(n.get_threads(), n.threads_for(1e9, 1))
@@ -600,7 +599,7 @@ print(n.get_threads(), n.threads_for(10, 100), n.threads_for(250, 100))
 
 
 def test_switched_off_or_absent_it_says_why():
-    code = "from kerasish.backends.static.machine import native as n; print(n.available())"
+    code = "from kerasish.backends.onednn import native as n; print(n.available())"
     assert "switched" in _python(code, KERASISH_ONEDNN="off")
     text = " ".join(_python(code, KERASISH_ONEDNN="/nowhere/libdnnl.so.3"))
     assert "/nowhere/libdnnl.so.3" in text
@@ -610,7 +609,7 @@ def test_switched_off_or_absent_it_says_why():
 def test_the_environment_is_left_as_it_was():
     code = """
 import os
-from kerasish.backends.static.machine import native as n
+from kerasish.backends.onednn import native as n
 n.available(); print("GOMP_SPINCOUNT" in os.environ)
 """
     assert _python(code) == ["False"]
@@ -620,14 +619,14 @@ n.available(); print("GOMP_SPINCOUNT" in os.environ)
 def test_without_a_system_openmp_scikit_learns_copy_serves(level):
     assert native._bundled_openmp(), "scikit-learn's wheel has no libgomp here"
     code = """
-from kerasish.backends.static.machine import elf, native as n
+from kerasish.backends.onednn import elf, native as n
 n._State.openmp = elf.load_renamed(n._bundled_openmp()[0], "libgomp.so.1")
 n._State.openmp_reason = ""
 print(bool(n.available()), bool(n.symbol("GOMP_parallel")))
 maps = open("/proc/self/maps").read().splitlines()
 print(all("memfd" in line for line in maps if "libgomp" in line))
 import numpy as np
-from kerasish.backends.static import onednn
+from kerasish.backends import onednn
 a = np.ones((64, 300), "float32"); out = np.zeros((64, 64), "float32")
 product = onednn.matmul((64, 300), (300, 64), transpose_b=True, threads=2)
 product.bind({"a": a, "b": a, "out": out, **product.scratch()}).execute()
@@ -638,7 +637,7 @@ print(out.min(), out.max())
 
 
 def test_elf_refuses_what_is_no_library(tmp_path):
-    from kerasish.backends.static.machine import elf
+    from kerasish.backends.onednn import elf
 
     path = tmp_path / "x.so"
     path.write_bytes(b"\x7fELF\x02\x01" + bytes(100))
@@ -654,9 +653,9 @@ def test_a_forked_child_gets_an_error_or_one_thread_never_a_hang(level):
     code = """
 import os, signal
 import numpy as np
-from kerasish.backends.static import onednn
-from kerasish.backends.static.machine import native
-from kerasish.backends.static.onednn import library as onednn_library, primitive as onednn_primitive
+from kerasish.backends import onednn
+from kerasish.backends.onednn import native
+from kerasish.backends.onednn import library as onednn_library, primitive as onednn_primitive
 a = np.ones((256, 256), "float32"); out = np.zeros((256, 256), "float32")
 product = onednn.matmul((256, 256), (256, 256), threads=2)
 def bind(product):

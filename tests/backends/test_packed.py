@@ -9,9 +9,9 @@ import pytest
 
 import kerasish as keras
 from kerasish import config
-from kerasish.backends.static import onednn
+from kerasish.backends import onednn
+from kerasish.backends.onednn import native
 from kerasish.backends.static.lowering import build, quantized
-from kerasish.backends.static.machine import native
 from kerasish.ops.networks.quantized import integer_matmul, packed_product
 from kerasish.ops.shapes import Spec
 

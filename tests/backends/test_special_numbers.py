@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from kerasish import backends, ops
-from kerasish.backends.static.machine import native
+from kerasish.backends.onednn import native
 from kerasish.ops import dtypes
 from kerasish.ops.op import REGISTRY
 

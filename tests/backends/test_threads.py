@@ -33,7 +33,7 @@ convolution = kerasish.Sequential([layers.Conv2D(32, 3), layers.MaxPooling2D(), 
                                    layers.Dense(4)])
 recurrent = kerasish.Sequential([layers.LSTM(64)])
 if loaded:
-    from kerasish.backends.static.machine import native
+    from kerasish.backends.onednn import native
     native.available()
 if limit:
     import threadpoolctl

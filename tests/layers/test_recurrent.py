@@ -8,7 +8,7 @@ from layer_cases import wave
 
 from kerasish import backends, layers, ops, tree
 from kerasish.autodiff import GradientTape
-from kerasish.backends.static.machine import native
+from kerasish.backends.onednn import native
 from kerasish.errors import ShapeError
 
 KINDS = [layers.LSTM, layers.GRU, layers.SimpleRNN]

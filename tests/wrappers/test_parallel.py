@@ -124,7 +124,7 @@ def test_each_process_has_its_share_of_the_threads(tmp_path, n_jobs, chosen, exp
 
         def threads(_):
             import numpy as np
-            from kerasish.backends.static.machine import native
+            from kerasish.backends.onednn import native
             from kerasish.wrappers import KerasClassifier
             KerasClassifier(epochs=1).fit(np.eye(4), [0, 1, 0, 1])
             return native.get_threads()

@@ -14,6 +14,7 @@ import numpy as np
 
 from kerasish.backends.backend import Backend, CompiledStep, Formula, Timing
 from kerasish.backends.eager.branches import run_branch
+from kerasish.backends.eager.fused_on_cpu import fused_call, results_of
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_all
 from kerasish.backends.origins import stages
@@ -166,6 +167,17 @@ class Eager(Backend):
             record(op, tensors, attrs, results)
         return results
 
+    fuses_calls = True
+
+    def fused_call(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Structure | None:
+        """Return what a function composed of ops gives, or None if no kernel computes all of it."""
+        if _State.accelerated or self.xp is not np:
+            return None
+        call = fused_call(function, args, kwargs)
+        return None if call is None else results_of(call, self.apply(*call))
+
     def fused_update(
         self,
         formula: UpdateFormula,
@@ -229,7 +241,7 @@ class TimingEngine(Engine):
 
     def __init__(self, inner: Eager) -> None:
         self.inner, self.timings = inner, list[Timing]()
-        self.fuses_updates = inner.fuses_updates
+        self.fuses_updates, self.fuses_calls = inner.fuses_updates, inner.fuses_calls
         self._origins: dict[int, tuple[str, str]] = {}
         self._records: list[Any] = []
 
@@ -273,6 +285,13 @@ class TimingEngine(Engine):
             nbytes = 2 * sum(concrete(t).nbytes for some in result for t in some)
             self.timings.append(Timing("update", "optimizer", "", seconds, nbytes))
         return result
+
+    def fused_call(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Structure | None:
+        """Apply a composed function by the inner engine's kernel, as one part."""
+        call = fused_call(function, args, kwargs)
+        return None if call is None else results_of(call, self.apply(*call))
 
     def control(self, kind: str, **parts: Any) -> Any:
         """Leave control flow to the inner engine."""

@@ -87,9 +87,10 @@ def _strided(x: Array, counts: Shape, strides: Shape) -> Array:
     return x[(slice(None), *(slice(0, (c - 1) * s + 1, s) for c, s in zip(counts, strides)))]
 
 
-def _counts(
+def window_counts(
     x: Array, window: Shape, strides: Sequence[int], padding: Any, dilation: Sequence[int]
 ) -> Shape:
+    """Return how many windows each spatial axis of x has."""
     return tuple(
         (n + a + b - d * (w - 1) - 1) // s + 1
         for n, w, s, (a, b), d in zip(x.shape[1:-1], window, strides, padding, dilation)
@@ -305,7 +306,7 @@ def convolution(
     groups: int,
 ) -> Array:
     """Return the convolution; see `kerasish.ops.conv`."""
-    counts = _counts(x, kernel.shape[:-2], strides, padding, dilation)
+    counts = window_counts(x, kernel.shape[:-2], strides, padding, dilation)
     if min(counts) < 1:
         return REGISTRY["convolution"].kernel(
             np, x, kernel, strides=strides, padding=padding, dilation=dilation, groups=groups

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager import numpy_conv, numpy_pool, numpy_random, numpy_recurrent
+from kerasish.backends.eager import numpy_random, numpy_recurrent, onednn_conv, onednn_pool
 from kerasish.ops import dtypes
 from kerasish.ops.basic.exponentials import power
 from kerasish.ops.basic.reduce import reduce_sum
@@ -72,8 +72,8 @@ KERNELS: dict[str, Kernel] = {
     "transpose": _transpose,
     "relu": _relu,
     "add_rows": _add_rows,
-    **numpy_conv.KERNELS,
-    **numpy_pool.KERNELS,
+    **onednn_conv.KERNELS,
+    **onednn_pool.KERNELS,
     **numpy_random.KERNELS,
     **numpy_recurrent.KERNELS,
 }

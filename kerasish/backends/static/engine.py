@@ -14,6 +14,8 @@ import numpy as np
 from kerasish import config, tree
 from kerasish.backends.backend import Backend, CompiledStep, Formula, Peaks, RowRun, Timing
 from kerasish.backends.eager import Eager
+from kerasish.backends.onednn import native
+from kerasish.backends.onednn.library import slow_halves
 from kerasish.backends.origins import Origins, stages, traced_values
 from kerasish.backends.static.codegen.driver import Record, RecordError, UnmetConditionError
 from kerasish.backends.static.lowering.compiled_plan import (
@@ -25,9 +27,7 @@ from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.recurrent import is_short_recurrence
 from kerasish.backends.static.lowering.slow_units import advice
 from kerasish.backends.static.lowering.units import Unit, aligned_array
-from kerasish.backends.static.machine import native
 from kerasish.backends.static.machine.machine_code import level_setting
-from kerasish.backends.static.onednn.library import slow_halves
 from kerasish.backends.static.runtime.control import Settings, kernels
 from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
 from kerasish.backends.static.runtime.paths import OtherPath, Paths

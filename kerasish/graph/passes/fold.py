@@ -18,7 +18,9 @@ def fold_constants(graph: Graph) -> Graph:
         if not constants.keys() >= set(node.inputs) or node.op.communicates:
             nodes.append(node)
             continue
-        small = all(v.size <= LARGEST for v in node.outputs)
+        # What reads nothing and has no native code would be computed by NumPy in each step.
+        alone = not node.inputs and node.op.native is None
+        small = alone or all(v.size <= LARGEST for v in node.outputs)
         # A repeated number is cheaper to compute where it is used than to read from memory.
         repeats = node.op.repeats and node.outputs[0].size > 1
         if not small or repeats:

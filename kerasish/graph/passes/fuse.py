@@ -64,7 +64,7 @@ class _Fuser:
         self.groups: dict[int, _FusionGroup] = {}  # the units that are loops
         self.members: dict[int, list[int]] = {}  # unit -> indices of its nodes
         self.deps: dict[int, int] = {}  # unit -> bit set of all units that it depends on
-        self.needed = 0  # bit set of the units that others depend on
+        self.users: dict[int, set[int]] = {}  # unit -> the units that read its values
         self.count = 0
 
     # --- units --------------------------------------------------------------------------------
@@ -74,29 +74,34 @@ class _Fuser:
         self.count += 1
         self.members[unit] = [number]
         self.deps[unit] = 0
+        self.users[unit] = set()
         self._depend(unit, node)
         self.group_of.update((v, unit) for v in node.outputs)
         return unit
 
     def _depend(self, unit: int, node: Node) -> None:
         bits = 0
-        for v in node.inputs:
-            other = self.group_of.get(v)
-            if other is not None and other != unit:
+        for other in self._read_by(node):
+            if other != unit:
                 bits |= 1 << other | self.deps[other]
-        self._add_deps(unit, bits)
-
-    def _add_deps(self, unit: int, bits: int) -> None:
-        self.needed |= bits
+                self.users[other].add(unit)
         if bits & ~self.deps[unit]:
             self.deps[unit] |= bits
-            if not self.needed >> unit & 1:
-                return
-            mask = 1 << unit
-            bits |= self.deps[unit]
-            for other, own in self.deps.items():
-                if own & mask:
-                    self.deps[other] = own | bits
+            for other in self._dependents(unit):
+                self.deps[other] |= bits
+
+    def _read_by(self, node: Node) -> set[int]:
+        return {self.group_of[v] for v in node.inputs if v in self.group_of}
+
+    def _dependents(self, unit: int) -> set[int]:
+        """Return all units that depend on this one, directly or through others."""
+        results: set[int] = set()
+        stack = [unit]
+        while stack:
+            new = self.users[stack.pop()] - results
+            results |= new
+            stack += new
+        return results
 
     def _can_take(self, unit: int, node: Node) -> bool:
         """Return whether the node depends on the unit only directly, through no other unit."""
@@ -128,8 +133,7 @@ class _Fuser:
         return op.view and self._fuse_view(number, node)
 
     def _candidates(self, node: Node) -> list[int]:
-        units = {self.group_of[v] for v in node.inputs if v in self.group_of}
-        return sorted((u for u in units if u in self.groups), reverse=True)
+        return sorted((u for u in self._read_by(node) if u in self.groups), reverse=True)
 
     def _fuse_elementwise(self, number: int, node: Node) -> bool:
         candidates = self._candidates(node)
@@ -394,16 +398,16 @@ class _Fuser:
         self.members[a] = sorted([*self.members[a], *self.members[b]])
         for v in second.dims:
             self.group_of[v] = a
-        bits = (self.deps[a] | self.deps[b]) & ~(1 << a) & ~(1 << b)
-        del self.groups[b], self.members[b], self.deps[b]
-        for other, own in self.deps.items():
-            if own >> b & 1:
-                self.deps[other] = own & ~(1 << b) | 1 << a
+        for number in second.nodes:
+            for other in self._read_by(self.graph.nodes[number]) - {a, b}:
+                self.users[other].discard(b)
+                self.users[other].add(a)
+        self.users[a] = (self.users[a] | self.users.pop(b)) - {a, b}
+        bits = (self.deps[a] | self.deps.pop(b)) & ~(1 << a) & ~(1 << b)
+        del self.groups[b], self.members[b]
         self.deps[a] = bits
-        self.needed |= 1 << a | bits
-        for other, own in self.deps.items():
-            if own >> a & 1:
-                self.deps[other] = own | bits
+        for other in self._dependents(a):
+            self.deps[other] = self.deps[other] & ~(1 << b) | 1 << a | bits
 
     # --- result -----------------------------------------------------------------------------------
 

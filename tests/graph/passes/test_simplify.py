@@ -75,6 +75,13 @@ def test_constants_fold_but_do_not_spread():
     assert "fill" in [n.op.name for n in graph.nodes]
 
 
+def test_a_long_range_is_computed_once():
+    """No loop writes a range: NumPy would compute it in each step."""
+    x = np.zeros(5000, "int32")
+    graph = fold_constants(trace(lambda x: x + ops.arange(5000), x).graph)
+    assert [node.op.name for node in graph.nodes] == ["add"]
+
+
 def test_dead_nodes_go_inputs_stay():
     def function(x, y):
         ops.exp(y)

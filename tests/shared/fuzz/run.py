@@ -15,11 +15,11 @@ import numpy as np
 import kerasish
 from kerasish import backends, config
 from kerasish.autodiff import gradients_of
+from kerasish.backends.onednn import native
 from kerasish.backends.static import engine as static_engine
 from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.lowering import concurrent
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
-from kerasish.backends.static.machine import native
 
 from .draft import NAMESPACE
 from .programs import Program, targets

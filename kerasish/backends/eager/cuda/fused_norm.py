@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any
 
+import numpy as np
+
 from kerasish import config
+from kerasish.backends.eager import numpy_norm
 from kerasish.backends.eager.cuda import norm
 from kerasish.backends.eager.cuda.arrays import cast as cast_array
 from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, is_last, make_op
@@ -16,14 +20,18 @@ from kerasish.ops.networks import normalization
 from kerasish.typing import Array, ArrayModule, Axis
 
 
+def _kernels(xp: ArrayModule) -> ModuleType:
+    return numpy_norm if xp is np else norm
+
+
 def _layer_norm_kernel(
     xp: ArrayModule, x: Array, gamma: Array, beta: Array, *, epsilon: float
 ) -> Array:
-    return norm.layer_norm(x, gamma, beta, epsilon)
+    return _kernels(xp).layer_norm(x, gamma, beta, epsilon)
 
 
 def _rms_norm_kernel(xp: ArrayModule, x: Array, gamma: Array, *, epsilon: float) -> Array:
-    return norm.layer_norm(x, gamma, None, epsilon, centered=False)
+    return _kernels(xp).layer_norm(x, gamma, None, epsilon, centered=False)
 
 
 def _norm_gradient_kernel(
@@ -37,7 +45,7 @@ def _norm_gradient_kernel(
     epsilon: float,
     centered: bool,
 ) -> Array:
-    return norm.layer_norm_gradient(g, x, gamma, mean, scale, centered)
+    return _kernels(xp).layer_norm_gradient(g, x, gamma, mean, scale, centered)
 
 
 def _norm_composed(x: Array, gamma: Array, beta: Array, epsilon: float, centered: bool) -> Any:
@@ -235,7 +243,7 @@ def _standardize_kernel(
 def _batch_gradient_kernel(
     xp: ArrayModule, g: Array, x: Array, mean: Array, scale: Array, gamma: Array, *, epsilon: float
 ) -> Array:
-    return norm.batch_norm_gradient(g, x, mean, scale, gamma)
+    return _kernels(xp).batch_norm_gradient(g, x, mean, scale, gamma)
 
 
 def _batch_again(
@@ -308,7 +316,9 @@ def _batch_kernel(
     xp: ArrayModule, x: Array, gamma: Array, beta: Array, moving_mean: Array,
     moving_variance: Array, *, momentum: float, epsilon: float,
 ) -> Array:  # fmt: skip
-    return norm.batch_norm_training(x, gamma, beta, moving_mean, moving_variance, momentum, epsilon)
+    return _kernels(xp).batch_norm_training(
+        x, gamma, beta, moving_mean, moving_variance, momentum, epsilon
+    )
 
 
 def _batch_rule(

@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen.driver_code import (
     CALL_BLAS,
     CALL_CBLAS,
@@ -48,7 +49,7 @@ from kerasish.backends.static.codegen.driver_code import (
 )
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.codegen.vector_math import LIBRARY, OPENMP, TABLE_OPENMP, TABLE_WORDS
-from kerasish.backends.static.machine import guard_pages, native
+from kerasish.backends.static.machine import guard_pages
 from kerasish.ops.basic import printing
 
 RAISED = -7301  # the status of a record whose Python function raised

@@ -23,10 +23,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static.onednn.convolution import Geometry
-from kerasish.backends.static.onednn.layout import Ints, check_sizes, contiguous_strides
-from kerasish.backends.static.onednn.matmul import _shapes
-from kerasish.backends.static.onednn.primitive import _buffer
+from kerasish.backends.onednn.convolution import Geometry
+from kerasish.backends.onednn.layout import Ints, check_sizes, contiguous_strides
+from kerasish.backends.onednn.matmul import _shapes
+from kerasish.backends.onednn.primitive import _buffer
 from kerasish.typing import Array
 
 _PREFIX = {"float32": "s", "float64": "d"}

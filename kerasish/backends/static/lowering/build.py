@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from kerasish.backends.onednn import native
 from kerasish.backends.static.lowering.columns import make_columns
 from kerasish.backends.static.lowering.exchange import make_exchange
 from kerasish.backends.static.lowering.library import (
@@ -29,7 +30,6 @@ from kerasish.backends.static.lowering.units import (
     PythonUnit,
     Unit,
 )
-from kerasish.backends.static.machine import native
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.fuse_epilogues import LastReads, Product, apart

@@ -7,12 +7,12 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from kerasish.backends.onednn.convolution import Geometry
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.lowering import blas
 from kerasish.backends.static.lowering.library import _geometry, buffer, contiguous
 from kerasish.backends.static.lowering.moves import Piece, _BlockLoop, _fill_piece
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of
-from kerasish.backends.static.onednn.convolution import Geometry
 from kerasish.graph.ir import Node, Value
 
 LARGEST = 1 << 28  # bytes of columns; NumPy's kernels need less memory

@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.cost import choose_threads
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
@@ -21,7 +22,6 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.driver_code import library_call
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
-from kerasish.backends.static.machine import native
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
 from kerasish.ranks import Group, NativeCalls, current_group, tree_sum

@@ -17,7 +17,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static import onednn
+from kerasish.backends import onednn
+from kerasish.backends.onednn import native
+from kerasish.backends.onednn.primitive import Buffer
 from kerasish.backends.static.codegen import matmul as small
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import Record, load_runtime
@@ -25,13 +27,11 @@ from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
-from kerasish.backends.static.machine import native
-from kerasish.backends.static.onednn.primitive import Buffer
 from kerasish.graph.ir import Node, Value
 
 if TYPE_CHECKING:
-    from kerasish.backends.static.onednn.convolution import Geometry
-    from kerasish.backends.static.onednn.primitive import Primitive
+    from kerasish.backends.onednn.convolution import Geometry
+    from kerasish.backends.onednn.primitive import Primitive
 
 ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
 MIN_ROWS = 32  # matrices of fewer rows, apart in memory, are copied side by side before a product

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.cost import choose_threads
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
@@ -16,7 +17,6 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.lowering.units import Locate, Unit
-from kerasish.backends.static.machine import native
 from kerasish.graph.fused import FusedBody
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes

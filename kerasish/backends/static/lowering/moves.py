@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.cost import choose_threads
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
@@ -14,7 +15,6 @@ from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.library import contiguous
 from kerasish.backends.static.lowering.loops import _collapse
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of
-from kerasish.backends.static.machine import native
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
 

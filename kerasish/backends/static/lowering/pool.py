@@ -10,12 +10,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import pooling
 from kerasish.backends.static.codegen import window_ranges as ranges
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.units import Locate, Unit
-from kerasish.backends.static.machine import native
 from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.ops import dtypes

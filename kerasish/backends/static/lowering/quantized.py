@@ -12,19 +12,19 @@ import functools
 import math
 from typing import TYPE_CHECKING, Any
 
-from kerasish.backends.static import onednn
+from kerasish.backends import onednn
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import packed
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.library import LibraryUnit, View, _flattened
 from kerasish.backends.static.lowering.units import Locate, Unit
-from kerasish.backends.static.machine import native
 from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.networks.quantized import EXACT_ROWS, integer_matmul, packed_product
 
 if TYPE_CHECKING:
-    from kerasish.backends.static.onednn.primitive import Primitive
+    from kerasish.backends.onednn.primitive import Primitive
 
 GRAIN = 500_000.0  # operations per thread
 _EXACT = ("vnni", "amx", "avx10")  # in the names of oneDNN's kernels that saturate nowhere

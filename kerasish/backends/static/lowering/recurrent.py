@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kerasish.backends.static import onednn
+from kerasish.backends import onednn
+from kerasish.backends.onednn import native
+from kerasish.backends.onednn.primitive import Buffer
 from kerasish.backends.static.codegen import arguments, recurrent
 from kerasish.backends.static.codegen.arguments import Operand
 from kerasish.backends.static.codegen.cost import choose_threads
@@ -19,14 +21,12 @@ from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering.library import _record, _round
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, filled_array
-from kerasish.backends.static.machine import native
-from kerasish.backends.static.onednn.primitive import Buffer
 from kerasish.graph.formulas import work_of
 from kerasish.graph.ir import Graph, Node
 from kerasish.ops.op import REGISTRY
 
 if TYPE_CHECKING:
-    from kerasish.backends.static.onednn.primitive import Primitive
+    from kerasish.backends.onednn.primitive import Primitive
 
 SIZE = 4  # bytes of a float32
 CHUNK = 16  # time steps whose part of the weights' gradient is one product, under a mask

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish.backends.onednn.primitive import threads_block
 from kerasish.backends.static.codegen.driver import (
     Record,
     aligned,
     callback_record,
     load_runtime,
 )
-from kerasish.backends.static.onednn.primitive import threads_block
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.plan import Lifetime, Plan, plan_memory
 from kerasish.ops import dtypes

@@ -1,1 +1,1 @@
-"""The machine: LLVM's JIT, machine code in memory and files, native libraries, guard pages."""
+"""The machine: LLVM's JIT, machine code in memory and files, guard pages."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from kerasish.backends.onednn.library import slow_halves
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import Unit, aligned_array
-from kerasish.backends.static.onednn.library import slow_halves
 from kerasish.backends.static.runtime.kept import InputBuffer
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.graph.control import ControlOp, graphs_of

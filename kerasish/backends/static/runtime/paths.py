@@ -17,9 +17,9 @@ import numpy as np
 
 from kerasish import config
 from kerasish.backends.backend import Timing
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen.driver import UnmetConditionError
 from kerasish.backends.static.lowering.compiled_plan import UndecidedUpdateError
-from kerasish.backends.static.machine import native
 from kerasish.backends.static.runtime.row_runs import RowSteps
 from kerasish.errors import NumberAskedError
 from kerasish.typing import Array, Structure

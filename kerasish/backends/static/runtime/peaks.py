@@ -15,8 +15,8 @@ import numpy as np
 
 from kerasish.backends.backend import Peaks
 from kerasish.backends.disk import cache_folder, replace, seal, unseal
+from kerasish.backends.onednn import native
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
-from kerasish.backends.static.machine import native
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.ops.op import REGISTRY

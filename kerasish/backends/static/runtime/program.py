@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen.driver import (
     Program,
     Record,
@@ -31,7 +32,6 @@ from kerasish.backends.static.lowering.units import (
     threads_records,
     view_of,
 )
-from kerasish.backends.static.machine import native
 from kerasish.backends.static.runtime.kept import KeptWeights
 from kerasish.backends.static.strict import memory as strict_memory
 from kerasish.backends.static.strict import records as strict_records

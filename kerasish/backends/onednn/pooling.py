@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from kerasish.backends.static.onednn import library as lib
-from kerasish.backends.static.onednn.convolution import Geometry
-from kerasish.backends.static.onednn.layout import Layout, channels_last, check_dtype
-from kerasish.backends.static.onednn.primitive import (
+from kerasish.backends.onednn import library as lib
+from kerasish.backends.onednn.convolution import Geometry
+from kerasish.backends.onednn.layout import Layout, channels_last, check_dtype
+from kerasish.backends.onednn.primitive import (
     Primitive,
     choose_threads,
     drop_attributes,

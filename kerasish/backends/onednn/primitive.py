@@ -29,9 +29,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static.machine import native
-from kerasish.backends.static.onednn import library as lib
-from kerasish.backends.static.onednn.layout import Ints, Layout, contiguous_strides, strided
+from kerasish.backends.onednn import library as lib
+from kerasish.backends.onednn import native
+from kerasish.backends.onednn.layout import Ints, Layout, contiguous_strides, strided
 from kerasish.typing import Array
 
 PostOps = Sequence[Sequence[Any]]

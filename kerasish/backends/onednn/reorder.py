@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from kerasish.backends.static.onednn import library as lib
-from kerasish.backends.static.onednn.layout import Layout
-from kerasish.backends.static.onednn.primitive import (
+from kerasish.backends.onednn import library as lib
+from kerasish.backends.onednn.layout import Layout
+from kerasish.backends.onednn.primitive import (
     PostOps,
     Primitive,
     choose_threads,

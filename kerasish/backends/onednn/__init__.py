@@ -41,30 +41,30 @@ us for 32x20x32, 7.6 us for the five matmuls of a small MLP's step; a region of 
 4 us. So the functions above use one thread per 500,000 floating-point operations, at least one.
 """
 
-from kerasish.backends.static.machine.native import available as available
-from kerasish.backends.static.onednn.convolution import Geometry as Geometry
-from kerasish.backends.static.onednn.convolution import convolution as convolution
-from kerasish.backends.static.onednn.convolution import (
+from kerasish.backends.onednn.convolution import Geometry as Geometry
+from kerasish.backends.onednn.convolution import convolution as convolution
+from kerasish.backends.onednn.convolution import (
     convolution_data_gradient as convolution_data_gradient,
 )
-from kerasish.backends.static.onednn.convolution import (
+from kerasish.backends.onednn.convolution import (
     convolution_weights_gradient as convolution_weights_gradient,
 )
-from kerasish.backends.static.onednn.convolution import plain_weights as plain_weights
-from kerasish.backends.static.onednn.layout import Layout as Layout
-from kerasish.backends.static.onednn.layout import channels_last as channels_last
-from kerasish.backends.static.onednn.layout import strided as strided
-from kerasish.backends.static.onednn.layout import vector as vector
-from kerasish.backends.static.onednn.library import OneDnnError as OneDnnError
-from kerasish.backends.static.onednn.library import Unsupported as Unsupported
-from kerasish.backends.static.onednn.matmul import matmul as matmul
-from kerasish.backends.static.onednn.pooling import pool_backward as pool_backward
-from kerasish.backends.static.onednn.pooling import pool_forward as pool_forward
-from kerasish.backends.static.onednn.pooling import pooling_geometry as pooling_geometry
-from kerasish.backends.static.onednn.primitive import Binding as Binding
-from kerasish.backends.static.onednn.primitive import Buffer as Buffer
-from kerasish.backends.static.onednn.primitive import ExecuteArguments as ExecuteArguments
-from kerasish.backends.static.onednn.primitive import Primitive as Primitive
-from kerasish.backends.static.onednn.primitive import clear_cache as clear_cache
-from kerasish.backends.static.onednn.primitive import threads_block as threads_block
-from kerasish.backends.static.onednn.reorder import reorder as reorder
+from kerasish.backends.onednn.convolution import plain_weights as plain_weights
+from kerasish.backends.onednn.layout import Layout as Layout
+from kerasish.backends.onednn.layout import channels_last as channels_last
+from kerasish.backends.onednn.layout import strided as strided
+from kerasish.backends.onednn.layout import vector as vector
+from kerasish.backends.onednn.library import OneDnnError as OneDnnError
+from kerasish.backends.onednn.library import Unsupported as Unsupported
+from kerasish.backends.onednn.matmul import matmul as matmul
+from kerasish.backends.onednn.native import available as available
+from kerasish.backends.onednn.pooling import pool_backward as pool_backward
+from kerasish.backends.onednn.pooling import pool_forward as pool_forward
+from kerasish.backends.onednn.pooling import pooling_geometry as pooling_geometry
+from kerasish.backends.onednn.primitive import Binding as Binding
+from kerasish.backends.onednn.primitive import Buffer as Buffer
+from kerasish.backends.onednn.primitive import ExecuteArguments as ExecuteArguments
+from kerasish.backends.onednn.primitive import Primitive as Primitive
+from kerasish.backends.onednn.primitive import clear_cache as clear_cache
+from kerasish.backends.onednn.primitive import threads_block as threads_block
+from kerasish.backends.onednn.reorder import reorder as reorder

@@ -6,7 +6,7 @@ import ctypes
 import functools
 from collections.abc import Sequence
 
-from kerasish.backends.static.onednn import library as lib
+from kerasish.backends.onednn import library as lib
 
 Ints = tuple[int, ...]
 

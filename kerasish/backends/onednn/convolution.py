@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from kerasish.backends.static.onednn import library as lib
-from kerasish.backends.static.onednn.layout import (
+from kerasish.backends.onednn import library as lib
+from kerasish.backends.onednn.layout import (
     Ints,
     Layout,
     channels_last,
@@ -25,8 +25,8 @@ from kerasish.backends.static.onednn.layout import (
     strided,
     vector,
 )
-from kerasish.backends.static.onednn.matmul import GRAIN, post_arguments
-from kerasish.backends.static.onednn.primitive import (
+from kerasish.backends.onednn.matmul import GRAIN, post_arguments
+from kerasish.backends.onednn.primitive import (
     PostOps,
     Primitive,
     choose_threads,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kerasish.backends.static.onednn import library as lib
-from kerasish.backends.static.onednn.layout import (
+from kerasish.backends.onednn import library as lib
+from kerasish.backends.onednn.layout import (
     Ints,
     Layout,
     check_dtype,
@@ -15,7 +15,7 @@ from kerasish.backends.static.onednn.layout import (
     contiguous_strides,
     strided,
 )
-from kerasish.backends.static.onednn.primitive import (
+from kerasish.backends.onednn.primitive import (
     PostOps,
     Primitive,
     choose_threads,

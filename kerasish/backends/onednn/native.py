@@ -1,4 +1,4 @@
-"""The native libraries of the static engine: loading, addresses of functions, threads.
+"""The native libraries of both engines: loading, addresses of functions, threads.
 
     available() -> str              "" if oneDNN can be used, else why not and what to install
     library() -> ctypes.CDLL        libdnnl; raises NativeError with that reason
@@ -38,7 +38,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kerasish import config
-from kerasish.backends.static.machine import elf
+from kerasish.backends.onednn import elf
 
 _SPIN = "10000"
 _RUNTIME_SEQUENTIAL, _RUNTIME_OPENMP = 1, 2

@@ -16,7 +16,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from kerasish.backends.static.machine import native as native
+from kerasish.backends.onednn import native as native
 from kerasish.environment import choice
 
 MAX_DIMENSIONS = 12

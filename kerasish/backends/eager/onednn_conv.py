@@ -1,0 +1,99 @@
+"""Convolution by oneDNN; by the NumPy kernels for dtypes and sizes that oneDNN does not have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends import onednn
+from kerasish.backends.eager import numpy_conv
+from kerasish.backends.eager.onednn_runner import Runner, Step, find
+from kerasish.typing import Array
+
+Shape = tuple[int, ...]
+
+_NUMPY = numpy_conv.KERNELS
+_MAKERS = {
+    "convolution": onednn.convolution,
+    "convolution_data_gradient": onednn.convolution_data_gradient,
+    "convolution_kernel_gradient": onednn.convolution_weights_gradient,
+}
+
+
+def _runner(what: str, geometry: onednn.Geometry) -> Runner:
+    """Return a new runner; weights are reordered to, or from, the order that oneDNN wants."""
+    primitive, plain = _MAKERS[what](geometry), onednn.plain_weights(geometry)
+    weights = "weights" if "weights" in primitive.arguments else "dweights"
+    chosen = primitive.arguments[weights]
+    if chosen == plain:
+        return Runner([Step(primitive)], {})
+    main = Step(primitive, **{weights: "chosen"})
+    if weights == "weights":
+        before = Step(onednn.reorder(plain, chosen), source=weights, destination="chosen")
+        return Runner([before, main], {"chosen": chosen.nbytes})
+    after = Step(onednn.reorder(chosen, plain), source="chosen", destination=weights)
+    return Runner([main, after], {"chosen": chosen.nbytes})
+
+
+def _find(
+    what: str, a: Array, b: Array, x: Shape, kernel: Shape, y: Shape | None, settings: Any
+) -> Runner | None:
+    """Return the runner for arrays a and b, or None if NumPy's kernel is to compute this.
+
+    Args:
+        x, kernel: shapes of the convolution's data and kernel.
+        y: shape of its result, where that is given.
+    """
+    if not (a.dtype.char == b.dtype.char == "f" and a.size and b.size):
+        return None
+    place = (settings["strides"], settings["dilation"], settings["padding"], settings["groups"])
+    if max(kernel[:-2]) == 1 and settings["groups"] == 1:
+        return None  # a plain product
+
+    def make() -> Runner | None:
+        geometry = onednn.Geometry(x, kernel[-1], kernel[:-2], *place)
+        return _runner(what, geometry) if y in (None, geometry.y_shape) else None
+
+    return find((what, x, kernel, y, *place), make)
+
+
+def convolution(x: Array, kernel: Array, **settings: Any) -> Array:
+    """Return the convolution; see `kerasish.ops.conv`."""
+    runner = _find("convolution", x, kernel, x.shape, kernel.shape, None, settings)
+    if runner is None:
+        return _NUMPY["convolution"](x, kernel, **settings)
+    place = (settings["strides"], settings["padding"], settings["dilation"])
+    counts = numpy_conv.window_counts(x, kernel.shape[:-2], *place)
+    y = np.empty((len(x), *counts, kernel.shape[-1]), np.float32)
+    runner.run(x=np.ascontiguousarray(x), weights=np.ascontiguousarray(kernel), y=y)
+    return y
+
+
+def convolution_data_gradient(g: Array, kernel: Array, *, size: Shape, **settings: Any) -> Array:
+    """Return the transpose of the convolution in its data; see `kerasish.ops.conv`."""
+    what = "convolution_data_gradient"
+    shape = (len(g), *size, kernel.shape[-2] * settings["groups"])
+    runner = _find(what, g, kernel, shape, kernel.shape, g.shape, settings)
+    if runner is None:
+        return _NUMPY[what](g, kernel, size=size, **settings)
+    x = np.empty(shape, np.float32)
+    runner.run(dy=np.ascontiguousarray(g), weights=np.ascontiguousarray(kernel), dx=x)
+    return x
+
+
+def convolution_kernel_gradient(x: Array, g: Array, *, size: Shape, **settings: Any) -> Array:
+    """Return the transpose of the convolution in its kernel; see `kerasish.ops.conv`."""
+    what = "convolution_kernel_gradient"
+    shape = (*size, x.shape[-1] // settings["groups"], g.shape[-1])
+    runner = _find(what, x, g, x.shape, shape, g.shape, settings)
+    if runner is None:
+        return _NUMPY[what](x, g, size=size, **settings)
+    kernel = np.empty(shape, np.float32)
+    runner.run(x=np.ascontiguousarray(x), dy=np.ascontiguousarray(g), dweights=kernel)
+    return kernel
+
+
+KERNELS: dict[str, Any] = {
+    f.__name__: f for f in (convolution, convolution_data_gradient, convolution_kernel_gradient)
+}

@@ -1,0 +1,111 @@
+"""Pooling by oneDNN; by the NumPy kernels for dtypes and numbers that oneDNN does not have.
+
+oneDNN's maximum drops NaN and -inf, so only finite numbers go there.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends import onednn
+from kerasish.backends.eager import numpy_pool
+from kerasish.backends.eager.onednn_runner import Runner, Step, find
+from kerasish.typing import Array
+
+Shape = tuple[int, ...]
+
+_NUMPY = numpy_pool.KERNELS
+
+
+def _geometry(x: Shape, settings: dict[str, Any]) -> onednn.Geometry:
+    return onednn.pooling_geometry(x, settings["size"], settings["strides"], settings["padding"])
+
+
+def _find(what: str, x: Shape, settings: dict[str, Any], y: Shape | None = None) -> Runner | None:
+    """Return the runner for a pooling from the shape x to y (None: whatever results)."""
+    place = (settings["size"], settings["strides"], settings["padding"])
+
+    def make() -> Runner | None:
+        geometry = _geometry(x, settings)
+        return _runner(what, geometry) if y in (None, geometry.y_shape) else None
+
+    return find((what, x, y, *place), make)
+
+
+def _runner(what: str, geometry: onednn.Geometry) -> Runner:
+    if what == "pool_max":
+        return Runner([Step(onednn.pool_forward("max", geometry))], {})
+    if what == "pool_average":
+        return Runner([Step(onednn.pool_forward("average", geometry))], {})
+    if what == "pool_average_gradient":
+        return Runner([Step(onednn.pool_backward("average", geometry))], {})
+    # The gradient needs the places of the maxima, which the forward pass did not keep.
+    forward = onednn.pool_forward("max", geometry, training=True)
+    backward = onednn.pool_backward("max", geometry)
+    assert forward.workspace is not None
+    sizes = {"y": forward.arguments["y"].nbytes, "workspace": forward.workspace.nbytes}
+    return Runner([Step(forward), Step(backward)], sizes)
+
+
+def _is_single(*arrays: Array) -> bool:
+    return all(a.dtype.char == "f" and a.size for a in arrays)
+
+
+def _is_finite(x: Array) -> bool:
+    """Return whether all are finite; a sum that overflows counts as not."""
+    return bool(np.isfinite(np.add.reduce(x, axis=None)))
+
+
+def pool_max(x: Array, **settings: Any) -> Array:
+    """Return the largest element of each window."""
+    runner = None
+    if _is_single(x) and _is_finite(x):
+        runner = _find("pool_max", x.shape, settings)
+    if runner is None:
+        return _NUMPY["pool_max"](x, **settings)
+    y = np.empty(_geometry(x.shape, settings).y_shape, np.float32)
+    runner.run(x=np.ascontiguousarray(x), y=y)
+    return y
+
+
+def pool_max_gradient(g: Array, x: Array, **settings: Any) -> Array:
+    """Add each window's g at its first largest element."""
+    runner = None
+    if _is_single(g, x) and _is_finite(x):
+        runner = _find("pool_max_gradient", x.shape, settings, g.shape)
+    if runner is None:
+        return _NUMPY["pool_max_gradient"](g, x, **settings)
+    dx = np.empty(x.shape, np.float32)
+    runner.run(x=np.ascontiguousarray(x), dy=np.ascontiguousarray(g), dx=dx)
+    return dx
+
+
+def pool_average(x: Array, **settings: Any) -> Array:
+    """Return the mean of each window's places inside x."""
+    runner = _find("pool_average", x.shape, settings) if _is_single(x) else None
+    if runner is None:
+        return _NUMPY["pool_average"](x, **settings)
+    y = np.empty(_geometry(x.shape, settings).y_shape, np.float32)
+    runner.run(x=np.ascontiguousarray(x), y=y)
+    return y
+
+
+def pool_average_gradient(g: Array, *, sizes: Shape, **settings: Any) -> Array:
+    """Add each window's g in equal parts to its places."""
+    shape = (len(g), *sizes, g.shape[-1])
+    runner = None
+    if _is_single(g):
+        runner = _find("pool_average_gradient", shape, settings, g.shape)
+    if runner is None:
+        return _NUMPY["pool_average_gradient"](g, sizes=sizes, **settings)
+    dx = np.empty(shape, np.float32)
+    runner.run(dy=np.ascontiguousarray(g), dx=dx)
+    return dx
+
+
+KERNELS: dict[str, Any] = {
+    **_NUMPY,
+    **{f.__name__: f for f in (pool_max, pool_max_gradient, pool_average, pool_average_gradient)},
+}
