@@ -6,7 +6,7 @@ import functools
 import operator
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -22,14 +22,12 @@ from kerasish.data.node import (
     named,
     rows_in,
 )
+from kerasish.data.processes import WorkerProcesses
 from kerasish.data.row_calls import RowCalls
 from kerasish.data.selecting import call
 from kerasish.data.threads import Workers
 from kerasish.engine.data.streams import add_place
 from kerasish.typing import Array
-
-if TYPE_CHECKING:
-    from kerasish.data.processes import WorkerProcesses
 
 _MOST_PER_TASK = 16
 _SMALL_BYTES = 1 << 15  # larger elements: Python's time is small beside that of the arithmetic
@@ -72,7 +70,9 @@ class MapNode(DataNode):
         one = _One(self.function, key, order)
         if self.workers == 1 and not self.processes:
             return _MapCursor(cursor, one)
-        start = ProcessStart(f"map({named(self.function)})") if self.processes else Workers
+        start: Any = Workers
+        if self.processes:
+            start = functools.partial(WorkerProcesses, what=f"map({named(self.function)})")
         return _Parallel(cursor, one, self.workers, start, self.automatic and not self.processes)
 
     def describe(self) -> str:
@@ -175,22 +175,6 @@ class _MapCursor(Counting):
         results = self._one.chunk(self.source.read_chunk(count), self._number)
         self._number += results.count if isinstance(results, Stacked) else len(results)
         return results
-
-
-class ProcessStart:
-    """Starts worker processes; what they need is imported where they are used.
-
-    Args:
-        what: the verb and the function, for errors.
-    """
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def __call__(self, work: Callable[[Any], Any], count: int) -> WorkerProcesses:
-        from kerasish.data.processes import WorkerProcesses
-
-        return WorkerProcesses(work, count, self._what)
 
 
 class _Parallel(Cursor):

@@ -19,9 +19,6 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from joblib.externals.loky.backend import get_context
-from joblib.externals.loky.backend.reduction import dumps
-
 from kerasish.data.threads import Process
 
 _END_SECONDS = 1.0  # what has not ended by then is killed
@@ -40,6 +37,9 @@ class WorkerProcesses:
     """
 
     def __init__(self, work: Callable[[Any], Any], count: int, what: str) -> None:
+        from joblib.externals.loky.backend import get_context
+        from joblib.externals.loky.backend.reduction import dumps
+
         try:
             sent = bytes(dumps(work))
         except Exception as error:

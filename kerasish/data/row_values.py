@@ -375,25 +375,30 @@ _REFUSED = (
 )  # fmt: skip
 
 
-def _operators() -> None:
+def _operators() -> dict[str, Any]:
+    """Return the methods of Row for Python's operators."""
+
     def forward(function: Any) -> Any:
         return lambda self, other: function(self, other)
 
     def reflected(function: Any) -> Any:
         return lambda self, other: function(other, self)
 
+    methods: dict[str, Any] = {
+        "pow": _power,
+        "neg": UFUNCS[np.negative],
+        "pos": UFUNCS[np.positive],
+        "abs": UFUNCS[np.absolute],
+        "invert": UFUNCS[np.invert],
+    }
     for name, ufunc in _BINARY.items():
-        setattr(Row, f"__{name}__", forward(UFUNCS[ufunc]))
-        setattr(Row, f"__r{name}__", reflected(UFUNCS[ufunc]))
-        setattr(Row, f"__i{name}__", _refused("a change"))
-    for name, ufunc in _COMPARED.items():
-        setattr(Row, f"__{name}__", forward(UFUNCS[ufunc]))
-    for name, unary in (("neg", np.negative), ("pos", np.positive), ("abs", np.absolute),
-                        ("invert", np.invert)):  # fmt: skip
-        setattr(Row, f"__{name}__", UFUNCS[unary])
-    for name in _REFUSED:
-        setattr(Row, f"__{name}__", _refused(name))
-    setattr(Row, "__pow__", _power)  # noqa: B010 - NumPy's own has other arguments
+        methods[name] = forward(UFUNCS[ufunc])
+        methods[f"r{name}"] = reflected(UFUNCS[ufunc])
+        methods[f"i{name}"] = _refused("a change")
+    methods |= {name: forward(UFUNCS[ufunc]) for name, ufunc in _COMPARED.items()}
+    methods |= {name: _refused(name) for name in _REFUSED}
+    return methods
 
 
-_operators()
+for _name, _method in _operators().items():
+    setattr(Row, f"__{_name}__", _method)
