@@ -28,7 +28,16 @@ except ImportError:
 import kerasish as keras
 from kerasish import fold, layers, ops
 
-UNITS, LARGEST = 48, 6
+keras.utils.set_random_seed(0)
+rng = np.random.default_rng(0)
+
+# %%
+# Expressions as trees
+# --------------------
+# An expression is a text. Python's parser makes a tree of it, whose value is computed by walking
+# over it: a digit is its own value, an operation joins the values of its two operands.
+
+LARGEST = 6  # operations of an expression in training
 JOINS = {"max": max, "min": min, "add": lambda a, b: (a + b) % 10}
 
 
@@ -56,10 +65,30 @@ def value_of(node: ast.expr) -> int:
     return JOINS[name](value_of(left), value_of(right))
 
 
+def make_data(
+    rng: np.random.Generator, count: int, sizes: range
+) -> tuple[list[str], list[ast.expr], np.ndarray]:
+    """Return expressions as text and as trees, and their values."""
+    texts = [make_expression(rng, int(rng.choice(sizes))) for _ in range(count)]
+    trees = [ast.parse(text, mode="eval").body for text in texts]
+    return texts, trees, np.array([value_of(tree) for tree in trees])
+
+
+texts, trees, values = make_data(rng, 4000, range(1, LARGEST + 1))
+for text, value in list(zip(texts, values))[:3]:
+    print(f"  {text} = {value}")
+
+# %%
+# A network that walks over the tree
+# ----------------------------------
+# `visit` does what `value_of` does, on vectors: an embedding of the digit, or a small network for
+# each operator, of the vectors of the operands. The tree decides which layers are called.
+
+
 class Calculator(fold.Folded):
     """The vector of an expression, from those of its parts."""
 
-    def __init__(self, units: int = UNITS, **kwargs) -> None:
+    def __init__(self, units: int = 48, **kwargs) -> None:
         super().__init__(**kwargs)
         self.digit = layers.Embedding(10, units)
         self.joins = {
@@ -78,57 +107,47 @@ class Calculator(fold.Folded):
         return self.joins[name](ops.concatenate([self.visit(left), self.visit(right)]))
 
 
-def make_data(
-    rng: np.random.Generator, count: int, sizes: range
-) -> tuple[list[str], list[ast.expr], np.ndarray]:
-    """Return expressions as text and as trees, and their values."""
-    texts = [make_expression(rng, int(rng.choice(sizes))) for _ in range(count)]
-    trees = [ast.parse(text, mode="eval").body for text in texts]
-    return texts, trees, np.array([value_of(tree) for tree in trees])
+# %%
+# Training
+# --------
+# `fit` takes the list of trees. Batches are computed level by level, whatever the trees look like.
 
+model = keras.Sequential([Calculator(), layers.Dense(10)])
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
+epochs = 12
+rate = keras.optimizers.schedules.CosineDecay(0.003, epochs * -(-len(trees) // 64))
+model.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
+model.fit(trees, values, batch_size=64, epochs=epochs, verbose=2)
 
-def draw(shares: dict[int, float], picture: str) -> None:
-    """Draw the share of right results by the number of operations."""
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    colors = ["C0" if size <= LARGEST else "C1" for size in shares]
-    names = list(map(str, shares))
-    axes.bar(names, list(shares.values()), color=colors)
-    axes.axhline(0.1, color="gray", linestyle="--", label="guessing")
-    axes.axvline(LARGEST - 0.5, color="black", linewidth=1, label="largest in training")
-    axes.set(
-        title="Expressions computed without a mistake", xlabel="operations in the expression",
-        ylabel="share of expressions", ylim=(0, 1.05),
-    )  # fmt: skip
-    axes.legend(loc="lower left")
-    figure.savefig(picture, dpi=110)
+texts, new, wanted = make_data(rng, 8, range(3, 8))
+for text, answer, value in zip(texts, model.predict(new, verbose=0).argmax(-1), wanted):
+    print(f"  {text} = {answer}" + ("" if answer == value else f", which is wrong: {value}"))
 
+# %%
+# Larger expressions
+# ------------------
+# The network has seen at most 6 operations. Here it computes up to 40.
 
-def main(picture: str = "expressions.png") -> None:
-    keras.utils.set_random_seed(0)
-    rng = np.random.default_rng(0)
-    _, trees, values = make_data(rng, 4000, range(1, LARGEST + 1))
-    model = keras.Sequential([Calculator(), layers.Dense(10)])
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
-    epochs = 12
-    steps = epochs * -(-len(trees) // 64)
-    rate = keras.optimizers.schedules.CosineDecay(0.003, steps)
-    model.compile(keras.optimizers.Adam(rate), loss, metrics=["accuracy"])
-    model.fit(trees, values, batch_size=64, epochs=epochs, verbose=2)
+shares = {}
+for size in (*range(1, LARGEST + 1), 8, 10, 15, 20, 30, 40):
+    _, new, wanted = make_data(rng, 200, range(size, size + 1))
+    answers = model.predict(new, batch_size=200, verbose=0).argmax(-1)
+    shares[size] = float(np.mean(answers == wanted))
+small = [share for size, share in shares.items() if size <= LARGEST]
+print(f"right, no larger than in training: {np.mean(small):.3f}")
+print(f"right, with 40 operations: {shares[40]:.3f}")
 
-    texts, new, wanted = make_data(rng, 8, range(3, 8))
-    for text, answer, value in zip(texts, model.predict(new, verbose=0).argmax(-1), wanted):
-        print(f"  {text} = {answer}" + ("" if answer == value else f", which is wrong: {value}"))
-    shares = {}
-    for size in (*range(1, LARGEST + 1), 8, 10, 15, 20, 30, 40):
-        _, new, wanted = make_data(rng, 200, range(size, size + 1))
-        answers = model.predict(new, batch_size=200, verbose=0).argmax(-1)
-        shares[size] = float(np.mean(answers == wanted))
-    small = [share for size, share in shares.items() if size <= LARGEST]
-    print(f"right, no larger than in training: {np.mean(small):.3f}")
-    print(f"right, with 40 operations: {shares[40]:.3f}")
-    draw(shares, picture)
-    print(f"picture: {picture}")
+figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+colors = ["C0" if size <= LARGEST else "C1" for size in shares]
+axes.bar([str(size) for size in shares], list(shares.values()), color=colors)
+axes.axhline(0.1, color="gray", linestyle="--", label="guessing")
+axes.axvline(LARGEST - 0.5, color="black", linewidth=1, label="largest in training")
+axes.set(
+    title="Expressions computed without a mistake", xlabel="operations in the expression",
+    ylabel="share of expressions", ylim=(0, 1.05),
+)  # fmt: skip
+axes.legend(loc="lower left")
 
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+picture = sys.argv[1] if len(sys.argv) > 1 else "expressions.png"
+figure.savefig(picture, dpi=110)
+print(f"picture: {picture}")

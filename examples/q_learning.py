@@ -15,6 +15,7 @@ Run: python examples/q_learning.py [picture.png]
 
 from __future__ import annotations
 
+import itertools
 import sys
 from collections import deque
 
@@ -27,6 +28,15 @@ except ImportError:
 
 import kerasish as keras
 from kerasish import ops
+
+keras.utils.set_random_seed(0)
+rng = np.random.default_rng(0)
+
+# %%
+# The maze
+# --------
+# A move into a wall hurts, every other one costs a little, the goal is the reward. The fewest moves
+# from each place are what the robot is compared with; it does not know them.
 
 MAZE = """
 S..#....
@@ -42,10 +52,6 @@ SIZE = len(MAZE)
 WALL = np.array([[c == "#" for c in row] for row in MAZE])
 START, GOAL = (0, 0), (7, 7)
 MOVES = [(-1, 0), (0, 1), (1, 0), (0, -1)]
-DISCOUNT = 0.95
-GAMES, MOST = 250, 200
-
-rng = np.random.default_rng(0)
 
 
 def act(place: tuple[int, int], move: int) -> tuple[tuple[int, int], float, bool]:
@@ -73,6 +79,12 @@ def count_moves() -> dict[tuple[int, int], int]:
 
 FEWEST = count_moves()
 
+# %%
+# The network
+# -----------
+# Two layers by hand, of variables and ops. It sees the number of a place and guesses, for each
+# move, the reward that is still to come.
+
 
 def see(places: list[tuple[int, int]]) -> np.ndarray:
     """Return what the network sees: a 1 at the place's number."""
@@ -99,6 +111,14 @@ class Network:
         return hidden @ self.c + self.d
 
 
+# %%
+# Learning from memory
+# --------------------
+# What a move is worth is its reward, and a little less than the best guess for the place after it.
+
+DISCOUNT = 0.95
+
+
 def learn(network: Network, slow: Network, optimizer, memory: deque) -> float:
     """Make the guesses for some remembered moves fit what came of them.
 
@@ -118,6 +138,14 @@ def learn(network: Network, slow: Network, optimizer, memory: deque) -> float:
     return float(loss)
 
 
+# %%
+# Playing
+# -------
+# The robot mostly does what looks best; at first it often tries something else.
+
+GAMES, MOST = 250, 200
+
+
 def play(network: Network, curiosity: float, place: tuple[int, int], after_move=None) -> int:
     """Walk from a place to the goal, or MOST moves; return how many it took."""
     for count in range(1, MOST + 1):
@@ -135,64 +163,66 @@ def play(network: Network, curiosity: float, place: tuple[int, int], after_move=
     return MOST
 
 
-def draw(network: Network, detours: list[int], picture: str) -> None:
-    figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
-    games = np.arange(1, len(detours) + 1)
-    left.plot(games, detours, ".", color="gray", label="one game")
-    means = np.convolve(detours, np.ones(15) / 15, "valid")
-    left.plot(games[7:-7], means, label="mean of 15 games around it")
-    left.set(title="Moves beyond the fewest possible", xlabel="game", ylabel="moves",
-             ylim=(0, None))  # fmt: skip
-    left.legend()
-    places = [(r, c) for r in range(SIZE) for c in range(SIZE)]
-    guesses = network(places).numpy().reshape(SIZE, SIZE, 4)
-    expected = np.where(WALL, np.nan, guesses.max(-1))
-    expected[GOAL] = np.nan  # the end of the way
-    shown = right.imshow(expected, cmap="YlGn", vmin=0, vmax=1.1)
-    right.set_facecolor("0.35")  # walls
-    figure.colorbar(shown, ax=right, label="expected reward")
-    for r, c in places:
-        if not WALL[r, c] and (r, c) != GOAL:
-            down, across = MOVES[guesses[r, c].argmax()]
-            right.arrow(c - 0.25 * across, r - 0.25 * down, 0.3 * across, 0.3 * down,
-                        head_width=0.18, color="black")  # fmt: skip
-    right.add_patch(plt.Rectangle((GOAL[1] - 0.5, GOAL[0] - 0.5), 1, 1, color="gold"))
-    right.text(GOAL[1], GOAL[0], "goal", ha="center", va="center")
-    right.set(title="Expected reward, and the best move", xticks=[], yticks=[])
-    figure.savefig(picture, dpi=110)
+network, slow, optimizer = Network(), Network(), keras.optimizers.Adam(0.003)
+memory: deque = deque(maxlen=4000)
+losses: list[float] = []
+moves = itertools.count(1)
 
 
-def main(picture: str = "q_learning.png") -> None:
-    keras.utils.set_random_seed(0)
-    network, slow, optimizer = Network(), Network(), keras.optimizers.Adam(0.003)
-    memory: deque = deque(maxlen=4000)
-    losses: list[float] = []
-    moves = 0
-
-    def remember(move: tuple) -> None:
-        nonlocal moves
-        memory.append(move)
-        moves += 1
-        if moves % 4 == 0:
-            losses.append(learn(network, slow, optimizer, memory))
-        if moves % 200 == 0:
-            slow.become(network)
-
-    free = [place for place in FEWEST if place != GOAL]
-    detours = []
-    for game in range(1, GAMES + 1):
-        place = free[rng.integers(len(free))]
-        detours.append(play(network, max(0.1, 1 - game / 80), place, remember) - FEWEST[place])
-        if game % 50 == 0:
-            print(f"games {game - 49:>3} to {game:>3}: {np.mean(detours[-50:]):5.1f} moves "
-                  f"too many, loss {np.mean(losses[-200:]):.4f}")  # fmt: skip
-    taken = {place: play(network, 0.0, place) for place in free}
-    shortest = np.mean([taken[place] == FEWEST[place] for place in free])
-    print(f"now, doing what looks best: {taken[START]} moves; {FEWEST[START]} is the fewest")
-    print(f"places from which it takes a shortest way: {shortest:.2f}")
-    draw(network, detours, picture)
-    print(f"picture: {picture}")
+def remember(move: tuple) -> None:
+    """Keep a move; learn after every fourth one."""
+    memory.append(move)
+    number = next(moves)
+    if number % 4 == 0:
+        losses.append(learn(network, slow, optimizer, memory))
+    if number % 200 == 0:
+        slow.become(network)
 
 
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+free = [place for place in FEWEST if place != GOAL]
+detours = []
+for game in range(1, GAMES + 1):
+    place = free[rng.integers(len(free))]
+    detours.append(play(network, max(0.1, 1 - game / 80), place, remember) - FEWEST[place])
+    if game % 50 == 0:
+        print(f"games {game - 49:>3} to {game:>3}: {np.mean(detours[-50:]):5.1f} moves too many, "
+              f"loss {np.mean(losses[-200:]):.4f}")  # fmt: skip
+
+taken = {place: play(network, 0.0, place) for place in free}
+shortest = np.mean([taken[place] == FEWEST[place] for place in free])
+print(f"now, doing what looks best: {taken[START]} moves; {FEWEST[START]} is the fewest")
+print(f"places from which it takes a shortest way: {shortest:.2f}")
+
+# %%
+# What it has learned
+# -------------------
+# On the left, how many moves too many each game took. On the right, the reward that the network
+# expects from each place, and the move that looks best there.
+
+figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.4), layout="constrained")
+games = np.arange(1, len(detours) + 1)
+left.plot(games, detours, ".", color="gray", label="one game")
+means = np.convolve(detours, np.ones(15) / 15, "valid")
+left.plot(games[7:-7], means, label="mean of 15 games around it")
+left.set(title="Moves beyond the fewest possible", xlabel="game", ylabel="moves",
+         ylim=(0, None))  # fmt: skip
+left.legend()
+places = [(r, c) for r in range(SIZE) for c in range(SIZE)]
+guesses = network(places).numpy().reshape(SIZE, SIZE, 4)
+expected = np.where(WALL, np.nan, guesses.max(-1))
+expected[GOAL] = np.nan  # the end of the way
+shown = right.imshow(expected, cmap="YlGn", vmin=0, vmax=1.1)
+right.set_facecolor("0.35")  # walls
+figure.colorbar(shown, ax=right, label="expected reward")
+for r, c in places:
+    if not WALL[r, c] and (r, c) != GOAL:
+        down, across = MOVES[guesses[r, c].argmax()]
+        right.arrow(c - 0.25 * across, r - 0.25 * down, 0.3 * across, 0.3 * down,
+                    head_width=0.18, color="black")  # fmt: skip
+right.add_patch(plt.Rectangle((GOAL[1] - 0.5, GOAL[0] - 0.5), 1, 1, color="gold"))
+right.text(GOAL[1], GOAL[0], "goal", ha="center", va="center")
+right.set(title="Expected reward, and the best move", xticks=[], yticks=[])
+
+picture = sys.argv[1] if len(sys.argv) > 1 else "q_learning.png"
+figure.savefig(picture, dpi=110)
+print(f"picture: {picture}")

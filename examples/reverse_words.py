@@ -17,7 +17,6 @@ from __future__ import annotations
 import re
 import string
 import sys
-from collections.abc import Callable
 
 import numpy as np
 
@@ -29,7 +28,15 @@ except ImportError:
 import kerasish as keras
 from kerasish import layers
 
-LONGEST, UNITS = 8, 96
+keras.utils.set_random_seed(0)
+
+# %%
+# The words
+# ---------
+# Words of Python's manual and made-up ones to learn from; 200 words of the manual are kept apart. A
+# word is a row of numbers, one for each letter, filled up with 0.
+
+LONGEST = 8  # letters
 START, END = 1, 2  # numbers of the signs around a word; 0 fills up short words
 LETTERS = string.ascii_lowercase
 COUNT = len(LETTERS) + 3
@@ -55,6 +62,30 @@ def to_numbers(words: list[str]) -> np.ndarray:
     return rows
 
 
+words, kept = find_words()
+print(f"{len(words)} words to learn from, {len(kept)} kept apart: {', '.join(kept[:5])} ...")
+
+# %%
+# The model
+# ---------
+# The encoder's two states are all that the decoder gets of the word.
+
+UNITS = 96
+word = keras.Input((LONGEST,), dtype="int32", name="word")
+fed = keras.Input((LONGEST + 1,), dtype="int32", name="fed")
+_, h, c = layers.LSTM(UNITS, return_state=True)(layers.Embedding(COUNT, 32)(word))
+decoder = layers.LSTM(UNITS, return_sequences=True)
+y = decoder(layers.Embedding(COUNT, 32)(fed), initial_state=[h, c])
+model = keras.Model([word, fed], layers.Dense(COUNT)(y))
+
+# %%
+# Training
+# --------
+# In training the decoder is told the letters before the one that it has to say: its input is the
+# reversed word behind a sign for the start, its target the same word with a sign for the end. The
+# zeros behind short words do not count.
+
+
 def make_data(words: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Return the words, what the decoder is told, and what it has to say."""
     backwards = to_numbers([w[::-1] for w in words])
@@ -64,30 +95,26 @@ def make_data(words: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return to_numbers(words), fed, said
 
 
-def make_model() -> keras.Model:
-    word = keras.Input((LONGEST,), dtype="int32", name="word")
-    fed = keras.Input((LONGEST + 1,), dtype="int32", name="fed")
-    _, h, c = layers.LSTM(UNITS, return_state=True)(layers.Embedding(COUNT, 32)(word))
-    decoder = layers.LSTM(UNITS, return_sequences=True)
-    y = decoder(layers.Embedding(COUNT, 32)(fed), initial_state=[h, c])
-    return keras.Model([word, fed], layers.Dense(COUNT)(y))
+x, told, said = make_data(words)
+loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
+epochs = 12
+rate = keras.optimizers.schedules.CosineDecay(0.005, epochs * (len(words) // 64))
+model.compile(keras.optimizers.Adam(rate), loss)
+model.fit([x, told], said, batch_size=64, epochs=epochs, verbose=2)
+
+# %%
+# Greedy decoding
+# ---------------
+# Afterwards nobody tells the decoder the letters: each time it goes on from its own likeliest one.
 
 
-def train(model: keras.Model, words: list[str], epochs: int) -> None:
-    x, fed, said = make_data(words)
-    loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
-    steps = epochs * (len(words) // 64)
-    model.compile(keras.optimizers.Adam(keras.optimizers.schedules.CosineDecay(0.005, steps)), loss)
-    model.fit([x, fed], said, batch_size=64, epochs=epochs, verbose=2)
-
-
-def spell(model: Callable[..., np.ndarray], words: list[str]) -> list[str]:
+def spell(words: list[str]) -> list[str]:
     """Return what the decoder says, each time its likeliest letter."""
     x = to_numbers(words)
     fed = np.zeros((len(words), LONGEST + 1), "int32")
     fed[:, 0] = START
     for i in range(LONGEST):
-        fed[:, i + 1] = model([x, fed])[:, i].argmax(-1)
+        fed[:, i + 1] = model.predict([x, fed], batch_size=256, verbose=0)[:, i].argmax(-1)
     found = []
     for row in fed[:, 1:]:
         ends = np.flatnonzero(row <= END)
@@ -96,35 +123,29 @@ def spell(model: Callable[..., np.ndarray], words: list[str]) -> list[str]:
     return found
 
 
-def draw(words: list[str], said: list[str], picture: str) -> None:
-    """Draw the share of words without a mistake, by their length."""
-    lengths = range(3, LONGEST + 1)
-    figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
-    for length in lengths:
-        right = [s == w[::-1] for w, s in zip(words, said) if len(w) == length]
-        if right:
-            axes.bar(length, np.mean(right), color="C0")
-            axes.annotate(f"{len(right)} words", (length, 0.03), ha="center", color="white", size=8)
-    axes.set(
-        title="Held-out words reversed without a mistake", xlabel="letters in the word",
-        ylabel="share of words", ylim=(0, 1.05), xticks=lengths,
-    )  # fmt: skip
-    figure.savefig(picture, dpi=110)
+answers = spell(kept)
+for word, answer in list(zip(kept, answers))[:12]:
+    print(f"  {word:<10} {answer:<10} {'right' if answer == word[::-1] else 'wrong'}")
+right = np.mean([answer == word[::-1] for word, answer in zip(kept, answers)])
+print(f"words never seen before, turned around without a mistake: {right:.3f}")
 
+# %%
+# By length
+# ---------
+# Long words are harder: the state has to hold more letters.
 
-def main(picture: str = "reverse_words.png") -> None:
-    keras.utils.set_random_seed(0)
-    words, kept = find_words()
-    model = make_model()
-    train(model, words, epochs=12)
-    said = spell(lambda x: model.predict(x, batch_size=256, verbose=0), kept)
-    for word, answer in list(zip(kept, said))[:12]:
-        print(f"  {word:<10} {answer:<10} {'right' if answer == word[::-1] else 'wrong'}")
-    right = np.mean([answer == word[::-1] for word, answer in zip(kept, said)])
-    print(f"words never seen before, turned around without a mistake: {right:.3f}")
-    draw(kept, said, picture)
-    print(f"picture: {picture}")
+lengths = range(3, LONGEST + 1)
+figure, axes = plt.subplots(figsize=(7, 4), layout="constrained")
+for length in lengths:
+    shares = [a == word[::-1] for word, a in zip(kept, answers) if len(word) == length]
+    if shares:
+        axes.bar(length, np.mean(shares), color="C0")
+        axes.annotate(f"{len(shares)} words", (length, 0.03), ha="center", color="white", size=8)
+axes.set(
+    title="Held-out words reversed without a mistake", xlabel="letters in the word",
+    ylabel="share of words", ylim=(0, 1.05), xticks=lengths,
+)  # fmt: skip
 
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+picture = sys.argv[1] if len(sys.argv) > 1 else "reverse_words.png"
+figure.savefig(picture, dpi=110)
+print(f"picture: {picture}")

@@ -27,7 +27,14 @@ except ImportError:
 import kerasish as keras
 from kerasish import fold, layers, ops
 
-UNITS = 32
+keras.utils.set_random_seed(0)
+
+# %%
+# Sentences and what they mean
+# ----------------------------
+# A sentence is a tree: a word, or a pair of a left and a right part. The grammar computes a number
+# for each phrase it makes; below 0 is bad.
+
 GOOD = "brilliant moving funny clever charming honest warm fresh".split()
 BAD = "dull clumsy empty noisy predictable cold silly tired".split()
 NOUNS = "film story cast plot script ending dialogue music".split()
@@ -88,6 +95,19 @@ def parts_of(tree: Tree) -> list[Tree]:
     return [tree] if isinstance(tree, str) else [tree, *parts_of(tree[0]), *parts_of(tree[1])]
 
 
+trees, positive = make_data(np.random.default_rng(0), 2400)
+words = sorted({word for tree in trees for word in words_of(tree)})
+data, held_out = (trees[:2000], positive[:2000]), (trees[2000:], positive[2000:])
+for tree, good in list(zip(trees, positive))[:4]:
+    print(f"  {'positive' if good else 'negative'}: {' '.join(words_of(tree))}")
+
+# %%
+# Two readers
+# -----------
+# A tree LSTM joins the two states of the left part and those of the right one; the other reader
+# adds up the vectors of the words.
+
+
 class TreeLSTMCell(layers.Layer):
     """The states of a whole from those of its two parts."""
 
@@ -107,7 +127,7 @@ class TreeLSTMCell(layers.Layer):
 class TreeLSTM(fold.Folded):
     """The state of a sentence."""
 
-    def __init__(self, words: list[str], units: int = UNITS, **kwargs) -> None:
+    def __init__(self, words: list[str], units: int = 32, **kwargs) -> None:
         super().__init__(**kwargs)
         self.numbers = {word: i for i, word in enumerate(words)}
         self.embedding = layers.Embedding(len(words), 2 * units)
@@ -131,58 +151,58 @@ class WordSum(TreeLSTM):
         return self.visit(tree[0]) + self.visit(tree[1])
 
 
-def train(reader: fold.Folded, data: tuple, held_out: tuple, epochs: int) -> keras.Model:
-    model = keras.Sequential([reader, layers.Dense(1, activation="sigmoid")])
+# %%
+# Training
+# --------
+# `fit` takes the lists of trees; 400 sentences are kept apart.
+
+scores = {}
+for name, reader, epochs in (("word sum", WordSum, 4), ("tree", TreeLSTM, 10)):
+    print(f"{name}:")
+    model = keras.Sequential([reader(words), layers.Dense(1, activation="sigmoid")])
     model.compile(keras.optimizers.Adam(0.01), "binary_crossentropy", metrics=["accuracy"])
     model.fit(*data, batch_size=100, epochs=epochs, validation_data=held_out, verbose=2)
-    return model
+    scores[name] = model.evaluate(*held_out, verbose=0, return_dict=True)["accuracy"]
+
+for tree, likely in zip(trees[2000:2006], model.predict(trees[2000:2006], verbose=0)[:, 0]):
+    print(f"  {likely:4.0%} positive: {' '.join(words_of(tree))}")
+print(f"held-out sentences, right: word sum {scores['word sum']:.3f}")
+print(f"held-out sentences, right: tree LSTM {scores['tree']:.3f}")
+
+# %%
+# What it says of each part
+# -------------------------
+# A part of a tree is a tree, too: the network is asked about each of them. Green is good, red is
+# bad.
+
+short = [tree for tree in trees[2000:] if len(words_of(tree)) < 16]
+tree = next(t for t in short if {"but", "not"} <= {*words_of(t)})
+parts = list(dict.fromkeys(parts_of(tree)))
+meaning = dict(zip(parts, model.predict(parts, verbose=0)[:, 0]))
+colors = plt.get_cmap("RdYlGn")
+figure, axes = plt.subplots(figsize=(10, 5), layout="constrained")
+places = iter(range(1000))
 
 
-def draw(model: keras.Model, tree: Tree, picture: str) -> None:
-    """Draw a tree, each part with what the network says of it: green is good, red is bad."""
-    parts = list(dict.fromkeys(parts_of(tree)))
-    meaning = dict(zip(parts, model.predict(parts, verbose=0)[:, 0]))
-    colors = plt.get_cmap("RdYlGn")
-    figure, axes = plt.subplots(figsize=(10, 5), layout="constrained")
-    x = iter(range(1000))
-
-    def place(part: Tree) -> tuple[float, float]:
-        if isinstance(part, str):
-            at = (next(x), 0.0)
-            axes.annotate(part, at, (0, -16), textcoords="offset points", ha="center", va="top")
-        else:
-            ends = [place(child) for child in part]
-            at = (sum(e[0] for e in ends) / 2, max(e[1] for e in ends) + 1)
-            for end in ends:
-                axes.plot(*zip(at, end), color="0.6", zorder=1)
-        axes.scatter(*at, s=260, color=colors(meaning[part]), edgecolors="0.3", zorder=2)
-        return at
-
-    place(tree)
-    axes.set(title="What the network says of each part: green is good, red is bad")
-    axes.margins(0.06, 0.15)
-    axes.axis("off")
-    figure.savefig(picture, dpi=110)
+def place(part: Tree) -> tuple[float, float]:
+    """Draw a part above its own parts; return where it is."""
+    if isinstance(part, str):
+        at = (next(places), 0.0)
+        axes.annotate(part, at, (0, -16), textcoords="offset points", ha="center", va="top")
+    else:
+        ends = [place(child) for child in part]
+        at = (sum(e[0] for e in ends) / 2, max(e[1] for e in ends) + 1)
+        for end in ends:
+            axes.plot(*zip(at, end), color="0.6", zorder=1)
+    axes.scatter(*at, s=260, color=colors(meaning[part]), edgecolors="0.3", zorder=2)
+    return at
 
 
-def main(picture: str = "sentiment_trees.png") -> None:
-    keras.utils.set_random_seed(0)
-    trees, positive = make_data(np.random.default_rng(0), 2400)
-    words = sorted({word for tree in trees for word in words_of(tree)})
-    data, held_out = (trees[:2000], positive[:2000]), (trees[2000:], positive[2000:])
-    scores = {}
-    for name, reader, epochs in (("word sum", WordSum, 4), ("tree", TreeLSTM, 10)):
-        print(f"{name}:")
-        model = train(reader(words), data, held_out, epochs)
-        scores[name] = model.evaluate(*held_out, verbose=0, return_dict=True)["accuracy"]
-    for tree, likely in zip(trees[2000:2006], model.predict(trees[2000:2006], verbose=0)[:, 0]):
-        print(f"  {likely:4.0%} positive: {' '.join(words_of(tree))}")
-    print(f"held-out sentences, right: word sum {scores['word sum']:.3f}")
-    print(f"held-out sentences, right: tree LSTM {scores['tree']:.3f}")
-    short = [tree for tree in trees[2000:] if len(words_of(tree)) < 16]
-    draw(model, next(t for t in short if {"but", "not"} <= {*words_of(t)}), picture)
-    print(f"picture: {picture}")
+place(tree)
+axes.set(title="What the network says of each part: green is good, red is bad")
+axes.margins(0.06, 0.15)
+axes.axis("off")
 
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+picture = sys.argv[1] if len(sys.argv) > 1 else "sentiment_trees.png"
+figure.savefig(picture, dpi=110)
+print(f"picture: {picture}")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
+from kerasish.identifiers import get_by_name
 from kerasish.ops.basic.activation import celu as celu
 from kerasish.ops.basic.activation import elu as elu
 from kerasish.ops.basic.activation import glu as glu
@@ -32,7 +33,8 @@ from kerasish.ops.basic.activation import swish as swish
 from kerasish.ops.basic.activation import tanh_shrink as tanh_shrink
 from kerasish.ops.basic.activation import threshold as threshold
 from kerasish.ops.op import function
-from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.registry import add_builtins, serialize_keras_object
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import ActivationLike, AnyTensor, Config, TensorLike
 
 if TYPE_CHECKING:
@@ -157,6 +159,7 @@ add_builtins("keras.activations", {f.__name__: f for f in _FUNCTIONS})
 add_builtins("keras.activations", {"swish": silu, "hard_swish": hard_silu})
 
 
+@hides_frames
 def get(identifier: ActivationLike | None) -> Callable[..., Any]:
     """Return the activation function for a name, a config or a function; None: linear.
 
@@ -188,6 +191,7 @@ def serialize(activation: Callable[..., Any]) -> str:
     return serialize_keras_object(activation)
 
 
+@hides_frames
 def deserialize(
     config: Config | str, custom_objects: Mapping[str, Any] | None = None
 ) -> Callable[..., Any]:

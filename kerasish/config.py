@@ -5,15 +5,24 @@ from __future__ import annotations
 import contextlib
 import contextvars
 import os
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from kerasish.devices import set_device as set_device
 from kerasish.devices import set_memory_limit as set_memory_limit
 from kerasish.environment import choice, switch
+from kerasish.seeds import SeedStream as SeedStream
+from kerasish.seeds import next_seed as next_seed
+from kerasish.seeds import random_state as random_state
+from kerasish.seeds import seed as seed
+from kerasish.seeds import seed_stream as seed_stream
+from kerasish.seeds import seeded as seeded
+from kerasish.seeds import set_random_state as set_random_state
+from kerasish.seeds import set_seed as set_seed
+from kerasish.seeds import when_seeded as when_seeded
 from kerasish.tracebacks import disable_traceback_filtering as disable_traceback_filtering
 from kerasish.tracebacks import enable_traceback_filtering as enable_traceback_filtering
+from kerasish.tracebacks import hides_frames
 from kerasish.tracebacks import is_traceback_filtering_enabled as is_traceback_filtering_enabled
 
 if TYPE_CHECKING:
@@ -22,26 +31,6 @@ if TYPE_CHECKING:
 DEFAULT_BACKEND = "static"
 _LEVELS = ("fast_run", "fast_compile", "none")
 _FLOATS = ("float16", "bfloat16", "float32", "float64")
-
-
-class _Draws:
-    """Numbers from 0 on, for any thread; `at` is the next one, and may be set."""
-
-    def __init__(self, at: int = 0) -> None:
-        self.at = at
-        self._guard = threading.Lock()
-
-    def take(self) -> int:
-        """Return the next number."""
-        with self._guard:
-            self.at += 1
-            return self.at - 1
-
-    def __getstate__(self) -> int:
-        return self.at
-
-    def __setstate__(self, at: int) -> None:
-        _Draws.__init__(self, at)
 
 
 class _Settings:
@@ -55,17 +44,19 @@ class _Settings:
     interactive_logging = True
     max_epochs: int | None = None
     max_steps_per_epoch: int | None = None
-    seed: int | None = None
     explain = False
     threads: int | None = None
-    draws = _Draws()
-    seeded: list[Callable[[], None]] = []
     read_policy: Callable[[], Any]
     write_policy: Callable[[Any], None]
 
 
 def floatx() -> str:
-    """Return the default float dtype, "float32" unless set otherwise."""
+    """Return the default float dtype, "float32" unless set otherwise.
+
+    Example:
+        >>> floatx()
+        'float32'
+    """
     return _Settings.floatx
 
 
@@ -74,6 +65,12 @@ def set_floatx(value: str) -> None:
 
     Args:
         value: name of a float dtype.
+
+    Example:
+        >>> set_floatx("float64")
+        >>> floatx()
+        'float64'
+        >>> set_floatx("float32")
     """
     if value not in _FLOATS:
         raise ValueError(f"set_floatx: expected one of {_FLOATS}, got {value!r}.")
@@ -81,7 +78,12 @@ def set_floatx(value: str) -> None:
 
 
 def epsilon() -> float:
-    """Return the small number that keeps divisions and logarithms finite (1e-7 at the start)."""
+    """Return the small number that keeps divisions and logarithms finite (1e-7 at the start).
+
+    Example:
+        >>> epsilon()
+        1e-07
+    """
     return _Settings.epsilon
 
 
@@ -90,6 +92,12 @@ def set_epsilon(value: float) -> None:
 
     Args:
         value: a number > 0.
+
+    Example:
+        >>> set_epsilon(1e-6)
+        >>> epsilon()
+        1e-06
+        >>> set_epsilon(1e-7)
     """
     if not value > 0:
         raise ValueError(f"set_epsilon: expected a positive number, got {value!r}.")
@@ -97,7 +105,12 @@ def set_epsilon(value: float) -> None:
 
 
 def image_data_format() -> str:
-    """Return "channels_last" (n, h, w, c) or "channels_first" (n, c, h, w)."""
+    """Return "channels_last" (n, h, w, c) or "channels_first" (n, c, h, w).
+
+    Example:
+        >>> image_data_format()
+        'channels_last'
+    """
     return _Settings.image_data_format
 
 
@@ -106,6 +119,12 @@ def set_image_data_format(data_format: str) -> None:
 
     Args:
         data_format: "channels_last" or "channels_first".
+
+    Example:
+        >>> set_image_data_format("channels_first")
+        >>> image_data_format()
+        'channels_first'
+        >>> set_image_data_format("channels_last")
     """
     _Settings.image_data_format = standardize_data_format(data_format)
 
@@ -122,7 +141,13 @@ def standardize_data_format(data_format: str | None) -> str:
 
 
 def backend() -> str:
-    """Return the name of the backend that runs models: "eager", "static", or a package's own."""
+    """Return the name of the backend that runs models: "eager", "static", or a package's own.
+
+    Example:
+        >>> import kerasish
+        >>> kerasish.config.backend() in ("static", "eager")
+        True
+    """
     return _Settings.backend or DEFAULT_BACKEND
 
 
@@ -134,6 +159,14 @@ def set_backend(backend: str) -> None:
     Args:
         backend: "eager", "static", a name registered with `kerasish.backends`, or one from an
             installed package's entry-point group `kerasish.backends`.
+
+    Example:
+        >>> import kerasish
+        >>> name = kerasish.config.backend()
+        >>> kerasish.config.set_backend("eager")
+        >>> kerasish.config.backend()
+        'eager'
+        >>> kerasish.config.set_backend(name)
     """
     if not isinstance(backend, str) or not backend:
         raise ValueError(f"set_backend: expected the name of a backend, got {backend!r}.")
@@ -147,26 +180,51 @@ def keep_dtype_policy(read: Callable[[], Any], write: Callable[[Any], None]) -> 
 
 
 def dtype_policy() -> DTypePolicy:
-    """Return the dtype policy that new layers take."""
+    """Return the dtype policy that new layers take.
+
+    Example:
+        >>> dtype_policy().compute_dtype
+        'float32'
+    """
     return _Settings.read_policy()
 
 
+@hides_frames
 def set_dtype_policy(policy: DTypePolicy | str) -> None:
     """Set the dtype policy that new layers take: a name ("mixed_bfloat16") or a policy.
 
     Args:
         policy: a policy or its name.
+
+    Example:
+        >>> set_dtype_policy("mixed_bfloat16")
+        >>> dtype_policy().compute_dtype, dtype_policy().variable_dtype
+        ('bfloat16', 'float32')
+        >>> set_dtype_policy("float32")
     """
     _Settings.write_policy(policy)
 
 
 def enable_flash_attention() -> None:
-    """Let attention layers use a fused kernel where the backend has one."""
+    """Let attention layers use a fused kernel where the backend has one.
+
+    Example:
+        >>> enable_flash_attention()
+        >>> is_flash_attention_enabled()
+        True
+    """
     _Settings.flash_attention = True
 
 
 def disable_flash_attention() -> None:
-    """Keep attention layers from using a fused kernel."""
+    """Keep attention layers from using a fused kernel.
+
+    Example:
+        >>> disable_flash_attention()
+        >>> is_flash_attention_enabled()
+        False
+        >>> enable_flash_attention()
+    """
     _Settings.flash_attention = False
 
 
@@ -174,7 +232,9 @@ def is_flash_attention_enabled() -> bool | None:
     """Return what was chosen for fused attention kernels; None: the backend decides.
 
     Example:
+        >>> enable_flash_attention()
         >>> is_flash_attention_enabled()
+        True
     """
     return _Settings.flash_attention
 
@@ -201,36 +261,76 @@ def set_tf32(enabled: bool) -> None:
 
 
 def tf32() -> bool:
-    """Return whether GPUs may round float32 factors to TF32: see `set_tf32`."""
+    """Return whether GPUs may round float32 factors to TF32: see `set_tf32`.
+
+    Example:
+        >>> import kerasish
+        >>> kerasish.config.tf32()
+        False
+    """
     return _Settings.tf32
 
 
 def is_nnx_enabled() -> bool:
-    """Return False: kerasish does not build on JAX's NNX."""
+    """Return False: kerasish does not build on JAX's NNX.
+
+    Example:
+        >>> is_nnx_enabled()
+        False
+    """
     return False
 
 
 def enable_unsafe_deserialization() -> None:
-    """Accepted for compatibility with Keras: kerasish runs no code from files in any mode."""
+    """Accepted for compatibility with Keras: kerasish runs no code from files in any mode.
+
+    Example:
+        >>> enable_unsafe_deserialization()  # changes nothing
+    """
 
 
 def is_interactive_logging_enabled() -> bool:
-    """Return whether progress is drawn as a bar (True) or left out of the output."""
+    """Return whether progress is drawn as a bar (True) or left out of the output.
+
+    Example:
+        >>> is_interactive_logging_enabled()
+        True
+    """
     return _Settings.interactive_logging
 
 
 def enable_interactive_logging() -> None:
-    """Draw progress bars on terminals."""
+    """Draw progress bars on terminals.
+
+    Example:
+        >>> enable_interactive_logging()
+        >>> is_interactive_logging_enabled()
+        True
+    """
     _Settings.interactive_logging = True
 
 
 def disable_interactive_logging() -> None:
-    """Draw no progress bars: one line per epoch."""
+    """Draw no progress bars: one line per epoch.
+
+    Example:
+        >>> disable_interactive_logging()
+        >>> is_interactive_logging_enabled()
+        False
+        >>> enable_interactive_logging()
+    """
     _Settings.interactive_logging = False
 
 
 def max_epochs() -> int | None:
-    """Return the cap on `fit`'s epochs, or None."""
+    """Return the cap on `fit`'s epochs, or None.
+
+    Example:
+        >>> set_max_epochs(3)
+        >>> max_epochs()
+        3
+        >>> set_max_epochs(None)
+    """
     return _Settings.max_epochs
 
 
@@ -315,6 +415,9 @@ def using_threads(threads: int | None) -> Iterator[None]:
     Args:
         threads: a number >= 1, or None.
 
+    Returns:
+        A context manager, of the value None.
+
     Example:
         >>> with using_threads(1):
         ...     print(threads())
@@ -384,102 +487,3 @@ def is_explaining_compiles() -> bool:
 def is_debugging() -> bool:
     """Return whether KERASISH_DEBUG asks for graphs, passes and plans to be printed."""
     return switch("KERASISH_DEBUG")
-
-
-def set_seed(seed: int | None) -> None:
-    """Make the seeds that `next_seed` hands out a function of `seed` and their order."""
-    _Settings.seed = seed
-    _Settings.draws = _Draws()
-    for restart in _Settings.seeded:
-        restart()
-
-
-def when_seeded(restart: Callable[[], None]) -> None:
-    """Let `set_seed` call `restart`, for code that keeps a random state of the process."""
-    _Settings.seeded.append(restart)
-
-
-def seed() -> int | None:
-    """Return the seed of `set_seed`, or None."""
-    return _Settings.seed
-
-
-class SeedStream:
-    """The seeds of one `seeded` block: a function of its seed and of their order."""
-
-    def __init__(self, seed: int) -> None:
-        self.seed = int(seed)
-        self.draws = _Draws()
-        self.kept: dict[str, Any] = {}  # random states that live as long as the block
-
-    def next_seed(self) -> int:
-        """Return the next seed in [0, 2**31)."""
-        return _mix(self.seed, self.draws.take())
-
-
-_stream: contextvars.ContextVar[SeedStream | None] = contextvars.ContextVar("stream", default=None)
-
-
-@contextlib.contextmanager
-def seeded(seed: int) -> Iterator[SeedStream]:
-    """Let this thread draw its seeds from `seed`, and the process's own sequence rest meanwhile.
-
-    Example:
-        >>> with seeded(3):
-        ...     first = next_seed()
-        >>> with seeded(3):
-        ...     print(next_seed() == first)
-        True
-    """
-    stream = SeedStream(seed)
-    token = _stream.set(stream)
-    try:
-        yield stream
-    finally:
-        _stream.reset(token)
-
-
-def seed_stream() -> SeedStream | None:
-    """Return the stream of the `seeded` block that is running in this thread, or None."""
-    return _stream.get()
-
-
-def next_seed() -> int:
-    """Return a seed in [0, 2**31) for code that was given none.
-
-    With `set_seed(s)` the n-th call is a fixed function of s and n; else it comes from the system.
-    Inside `seeded(s)` it is a fixed function of s and of the calls made in the block.
-    """
-    stream = _stream.get()
-    if stream is not None:
-        return stream.next_seed()
-    if _Settings.seed is None:
-        return int.from_bytes(os.urandom(4), "little") >> 1
-    return _mix(_Settings.seed, _Settings.draws.take())
-
-
-def random_state() -> list[int | None]:
-    """Return [seed, seeds handed out so far] of this thread's `seeded` block, or the process."""
-    stream = _stream.get()
-    if stream is not None:
-        return [stream.seed, stream.draws.at]
-    return [_Settings.seed, _Settings.draws.at]
-
-
-def set_random_state(state: Sequence[int | None]) -> None:
-    """Let `next_seed` go on where `random_state` found it."""
-    seed, draws = state
-    stream = _stream.get()
-    if stream is None:
-        _Settings.seed, _Settings.draws = seed, _Draws(draws or 0)
-    elif seed is not None:
-        stream.seed, stream.draws = seed, _Draws(draws or 0)
-
-
-def _mix(seed: int, draw: int) -> int:
-    """Return 31 bits that are a function of `seed` and `draw`."""
-    mixed = (seed + 1) * 0x9E3779B97F4A7C15 + draw * 0xBF58476D1CE4E5B9
-    mixed &= 0xFFFFFFFFFFFFFFFF
-    mixed ^= mixed >> 31
-    mixed = mixed * 0x94D049BB133111EB & 0xFFFFFFFFFFFFFFFF
-    return mixed >> 33

@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
-from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.identifiers import get_by_name
+from kerasish.registry import add_builtins, serialize_keras_object
 from kerasish.reprs import arguments_repr
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Axis, Config, ConstraintLike, Structure, TensorLike
 from kerasish.watched import Watched
 
@@ -162,6 +164,7 @@ add_builtins(
 )  # fmt: skip
 
 
+@hides_frames
 def get(identifier: ConstraintLike | None) -> Structure:
     """Return the constraint for a name, a config, a class or a function; None stays None.
 
@@ -191,6 +194,7 @@ def serialize(constraint: ConstraintLike) -> dict[str, Any]:
     return serialize_keras_object(constraint)
 
 
+@hides_frames
 def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the constraint that `serialize` was given.
 

@@ -96,6 +96,11 @@ def set_device(name: str) -> None:
     Raises:
         ValueError: no device has such a name.
         DeviceError: the device cannot be used; the message says why.
+
+    Example:
+        >>> import kerasish
+        >>> kerasish.config.set_device("cpu")
+        >>> kerasish.config.set_device(None)  # the choice made at the start
     """
     _State.chosen = None if name is None else _usable(parse(name))
 
@@ -307,6 +312,10 @@ def set_memory_limit(limit: float | None, name: str | None = None) -> None:
     Raises:
         ValueError: the limit is neither, or the device is the CPU.
         DeviceError: the device cannot be used.
+
+    Example:
+        >>> import kerasish
+        >>> kerasish.config.set_memory_limit(0.5, "gpu:0")  # doctest: +SKIP
     """
     whole = isinstance(limit, int)
     if isinstance(limit, bool) or (

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, registry
 from kerasish.ops import dtypes
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, Structure
 
 if TYPE_CHECKING:
@@ -269,7 +270,7 @@ class DTypePolicyMap(DTypePolicy, MutableMapping[str, DTypePolicy]):
 
     Args:
         default_policy: the policy of layers that are not named (None: the process's).
-        policy_map: layer path -> policy or its name.
+        policy_map: layer path -> policy or its name; None: an empty one.
 
     Example:
         >>> policies = DTypePolicyMap("float32", {"model/dense": "mixed_bfloat16"})
@@ -333,6 +334,7 @@ def dtype_policy() -> DTypePolicy:
     return _chosen[0] if _chosen else DTypePolicy(config.floatx())
 
 
+@hides_frames
 def set_dtype_policy(policy: DTypePolicy | str) -> None:
     """Set the policy that new layers take: a name or a policy.
 
@@ -354,6 +356,7 @@ def set_dtype_policy(policy: DTypePolicy | str) -> None:
     _chosen[:] = [get(policy)]
 
 
+@hides_frames
 def get(identifier: DTypePolicy | str | None) -> DTypePolicy:
     """Return the policy for None (the process's), a name, a dtype, a config or a policy.
 
@@ -388,6 +391,7 @@ def serialize(dtype_policy: DTypePolicy) -> Config:
     return registry.serialize_keras_object(dtype_policy)
 
 
+@hides_frames
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> DTypePolicy:
     """Return the policy that `serialize` was given.
 

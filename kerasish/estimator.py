@@ -47,10 +47,10 @@ class EstimatorSpec:
 
     Args:
         mode: the mode that it was called with.
-        predictions: a symbolic tensor or a structure of them; needed for PREDICT.
-        loss: a symbolic tensor with one number; needed for TRAIN and EVAL.
+        predictions: a symbolic tensor or a structure of them; needed for PREDICT; None: none.
+        loss: a symbolic tensor with one number; needed for TRAIN and EVAL; None: none.
         optimizer: an optimizer or its name; needed for TRAIN. It stands for TensorFlow's
-            `train_op`.
+            `train_op`; None: none.
         eval_metric_ops: name -> (metric, labels, predictions): a `metrics.Metric` and the symbolic
             tensors that update it.
 
@@ -125,7 +125,7 @@ class Estimator:
             symbolic tensors, and returns an `EstimatorSpec`. It must make the same layers, in the
             same order, for each mode.
         model_dir: a folder for weights, read if it holds some; None: nothing is written.
-        params: what `model_fn` gets as `params`.
+        params: what `model_fn` gets as `params`; None: none.
 
     Attributes:
         global_step: training steps done.

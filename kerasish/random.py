@@ -49,7 +49,7 @@ class SeedGenerator:
 
     Args:
         seed: an integer, or None for one of the process's sequence.
-        name: the first part of the state's path.
+        name: the first part of the state's path; None: made from the class's name.
 
     Example:
         >>> generator = SeedGenerator(1)

@@ -17,6 +17,7 @@ import numpy as np
 
 from kerasish.errors import UnknownNameError
 from kerasish.reprs import arguments_repr
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
@@ -94,6 +95,11 @@ def get_registered_name(obj: Callable[..., Any]) -> str:
 
     Args:
         obj: a class or function.
+
+    Example:
+        >>> import kerasish
+        >>> kerasish.saving.get_registered_name(len)  # not registered
+        'len'
     """
     return _custom_names.get(obj) or obj.__name__
 
@@ -109,6 +115,11 @@ def get_registered_object(
         name: `package>name`.
         custom_objects: name -> class or function, for names that are not registered; None: none.
         module_objects: name -> class or function that are looked at last; None: none.
+
+    Example:
+        >>> import kerasish
+        >>> kerasish.saving.get_registered_object("mine>Unknown") is None
+        True
     """
     for known in (*reversed(_local.scopes), _custom, custom_objects or {}, module_objects or {}):
         if name in known:
@@ -131,6 +142,14 @@ class CustomObjectScope:
 
     Args:
         custom_objects: name -> class or function.
+
+    Example:
+        >>> import kerasish
+        >>> def doubled(x):
+        ...     return x * 2
+        >>> with kerasish.saving.CustomObjectScope({"doubled": doubled}):
+        ...     kerasish.activations.get("doubled") is doubled
+        True
     """
 
     def __init__(self, custom_objects: Mapping[str, Any]) -> None:
@@ -181,6 +200,12 @@ def serialize_keras_object(obj: Structure) -> Structure:
 
     Raises:
         TypeError: an object without `get_config`.
+
+    Example:
+        >>> import kerasish
+        >>> saved = kerasish.saving.serialize_keras_object(kerasish.regularizers.L2(0.5))
+        >>> saved["class_name"], saved["config"]["l2"]
+        ('L2', 0.5)
     """
     obj = _plain(obj)
     if obj is None or isinstance(obj, (str, bool, int, float)):
@@ -310,6 +335,7 @@ def in_safe_mode() -> bool:
     return _local.safe
 
 
+@hides_frames
 def deserialize_keras_object(
     config: Structure,
     custom_objects: Mapping[str, Any] | None = None,
@@ -322,10 +348,10 @@ def deserialize_keras_object(
 
     Args:
         config: the serialized object.
-        custom_objects: name -> class or function, besides what was registered.
+        custom_objects: name -> class or function, besides what was registered; None: none.
         safe_mode: False lets Lambda layers name functions that can be imported; code inside
             files is run in no mode.
-        module_objects: where plain names are looked up.
+        module_objects: where plain names are looked up; None: none.
         printable_module_name: what messages call the kind of object.
 
     Raises:
@@ -462,38 +488,5 @@ def find_class(
     for other in BUILTINS.values():
         if isinstance(other.get(name), type):
             return other[name]
-    every = [*_custom, *(n for known in BUILTINS.values() for n in known)]
-    raise UnknownNameError.of(f"{what} class", name, every) from None
-
-
-def get_by_name(
-    identifier: object, module: str, what: str, custom_objects: Mapping[str, Any] | None = None
-) -> Any:
-    """Return what `get(identifier)` of a module gives: an instance or function, or None.
-
-    Args:
-        identifier: None, a name, a serialized dict, a class, or the thing itself.
-        module: the public module ("keras.losses") whose names count.
-        what: what messages call the kind of object ("loss").
-    """
-    if identifier is None:
-        return None
-    if isinstance(identifier, Mapping):
-        identifier = deserialize_keras_object(
-            identifier, custom_objects, module_objects=BUILTINS[module], printable_module_name=what
-        )
-    elif isinstance(identifier, str):
-        with CustomObjectScope(dict(custom_objects or {})):
-            names = BUILTINS[module]
-            result = get_registered_object(identifier, None, names)
-            if result is None:
-                raise UnknownNameError.of(what, identifier, [*names, *_custom])
-            identifier = result
-    if isinstance(identifier, type):
-        return identifier()
-    if callable(identifier) or hasattr(identifier, "get_config"):
-        return identifier
-    raise ValueError(
-        f"Expected a {what} by name, config, class or object, got {identifier!r} of type "
-        f"{type(identifier).__name__}."
-    )
+    every = names or known or [n for known in BUILTINS.values() for n in known]
+    raise UnknownNameError.of(f"{what} class", name, [*_custom, *every]) from None

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
-from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.identifiers import get_by_name
+from kerasish.registry import add_builtins, serialize_keras_object
 from kerasish.reprs import arguments_repr
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, RegularizerLike, Structure, TensorLike
 from kerasish.watched import Watched
 
@@ -170,6 +172,7 @@ add_builtins(
 )  # fmt: skip
 
 
+@hides_frames
 def get(identifier: RegularizerLike | None) -> Structure:
     """Return the regularizer for a name, a config, a class or a function; None stays None.
 
@@ -199,6 +202,7 @@ def serialize(regularizer: RegularizerLike) -> dict[str, Any]:
     return serialize_keras_object(regularizer)
 
 
+@hides_frames
 def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the regularizer that `serialize` was given.
 

@@ -41,12 +41,24 @@ class _Settings:
 
 
 def is_traceback_filtering_enabled() -> bool:
-    """Return whether tracebacks leave out the frames of kerasish (True at the start)."""
+    """Return whether tracebacks leave out the frames of kerasish (True at the start).
+
+    Example:
+        >>> enable_traceback_filtering()
+        >>> is_traceback_filtering_enabled()
+        True
+    """
     return _Settings.filtering
 
 
 def enable_traceback_filtering() -> None:
-    """Leave the frames of kerasish out of tracebacks: the user's lines stay, and the entry."""
+    """Leave the frames of kerasish out of tracebacks: the user's lines stay, and the entry.
+
+    Example:
+        >>> enable_traceback_filtering()
+        >>> is_traceback_filtering_enabled()
+        True
+    """
     _Settings.filtering = True
 
 
@@ -54,6 +66,12 @@ def disable_traceback_filtering() -> None:
     """Show all frames of kerasish in tracebacks, also to debuggers.
 
     The environment variable KERASISH_FULL_TRACEBACKS=1 does the same for a whole process.
+
+    Example:
+        >>> disable_traceback_filtering()
+        >>> is_traceback_filtering_enabled()
+        False
+        >>> enable_traceback_filtering()
     """
     _Settings.filtering = False
 

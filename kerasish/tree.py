@@ -286,7 +286,7 @@ def assert_same_structure(a: Structure, b: Structure, check_types: bool | None =
     Args:
         a: a structure.
         b: another structure.
-        check_types: whether lists and tuples differ.
+        check_types: whether lists and tuples differ; None: yes.
 
     Example:
         >>> assert_same_structure([1, {"a": 2}], [3, {"a": 4}])

@@ -9,6 +9,7 @@ import pytest
 
 from kerasish import ops, registry
 from kerasish.errors import UnknownNameError
+from kerasish.identifiers import get_by_name
 from kerasish.registry import (
     CustomObjectScope,
     deserialize_keras_object,
@@ -152,13 +153,13 @@ def test_unknown_names_list_the_nearest():
 
 def test_get_by_name():
     registry.add_builtins("keras.tests", {"Scale": Scale, "doubled": doubled})
-    assert registry.get_by_name(None, "keras.tests", "thing") is None
-    assert isinstance(registry.get_by_name("Scale", "keras.tests", "thing"), Scale)
-    assert isinstance(registry.get_by_name(Scale, "keras.tests", "thing"), Scale)
+    assert get_by_name(None, "keras.tests", "thing") is None
+    assert isinstance(get_by_name("Scale", "keras.tests", "thing"), Scale)
+    assert isinstance(get_by_name(Scale, "keras.tests", "thing"), Scale)
     created = Scale(5.0)
-    assert registry.get_by_name(created, "keras.tests", "thing") is created
-    assert registry.get_by_name("doubled", "keras.tests", "thing") is doubled
+    assert get_by_name(created, "keras.tests", "thing") is created
+    assert get_by_name("doubled", "keras.tests", "thing") is doubled
     with pytest.raises(UnknownNameError, match="'Scale'"):
-        registry.get_by_name("Scales", "keras.tests", "thing")
+        get_by_name("Scales", "keras.tests", "thing")
     with pytest.raises(ValueError, match="thing"):
-        registry.get_by_name(3, "keras.tests", "thing")
+        get_by_name(3, "keras.tests", "thing")

@@ -1,26 +1,28 @@
 """What a complete docstring of a public name has.
 
-Google's sections, as CONTRIBUTING.md asks: every parameter under Args, what is returned, and an
-example. Errors and functions without results are asked for less.
+Google's sections, as CONTRIBUTING.md asks: every parameter under Args, what None means where it
+is the default, what is returned, and an example. Errors and functions without results are asked
+for less.
 
-`python docs/_ext/docstring_checks.py` prints what is missing; with `--write` it writes the list of
-names that tests/docs/test_docstrings.py lets through.
+`python docs/_ext/docstring_checks.py` prints what is missing; by tests/docs/test_docstrings.py it
+prints nothing.
 """
 
 from __future__ import annotations
 
 import inspect
 import re
-import sys
 from typing import Any
 
-from public_names import ROOT, Name, public, signature_of
+from public_names import Name, public, signature_of
 
 from kerasish.ops.op import Op
 
-LIST = ROOT / "tests" / "docs" / "incomplete_docstrings.txt"
 _SECTION = re.compile(r"^(Args|Attributes|Returns|Raises|Yields|Shape|Source|Example|Examples):")
 _ENTRY = re.compile(r"^    (\*{0,2}\w+(?:, \*{0,2}\w+)*)(?: \([^)]*\))?:")
+
+# "None: ...", or a reference to where that is said.
+_SAYS_NONE = re.compile(r"\bNone\b|as (for|given|in|there)|accepted|see `|default")
 
 
 def sections(text: str) -> dict[str, list[str]]:
@@ -46,6 +48,19 @@ def documented(text: str) -> set[str]:
         if match := _ENTRY.match(line):
             names |= {name.lstrip("*") for name in match[1].split(", ")}
     return names
+
+
+def entries(text: str) -> dict[str, str]:
+    """Return parameter -> what the section Args, and the class that it refers to, say of it."""
+    result: dict[str, str] = {}
+    names: list[str] = []
+    for line in [*sections(text).get("Args", []), *shared(text)]:
+        if match := _ENTRY.match(line):
+            names = [name.lstrip("*") for name in match[1].split(", ")]
+            result |= dict.fromkeys(names, line[match.end() :])
+        else:
+            result |= {name: f"{result[name]} {line.strip()}" for name in names}
+    return result
 
 
 def shared(text: str) -> list[str]:
@@ -86,6 +101,13 @@ def problems(name: Name) -> list[str]:
     missing = [p for p in parameters(value) if p not in known]
     found = [f"parameter {p}" for p in missing]
     signature = signature_of(value)
+    for parameter, said in entries(text).items():
+        if not said.strip():
+            found.append(f"text for {parameter}")
+        elif signature and parameter in signature.parameters and parameter not in missing:
+            default = signature.parameters[parameter].default
+            if default is None and not _SAYS_NONE.search(said):
+                found.append(f"what None means for {parameter}")
     returns = signature.return_annotation if signature else None
     # An op's description is its result, by a formula.
     is_function = not inspect.isclass(value) and not isinstance(value, Op)
@@ -100,17 +122,13 @@ def problems(name: Name) -> list[str]:
     return found
 
 
-def main(arguments: list[str]) -> None:
-    """Print what docstrings lack, or write the list of names."""
+def main() -> None:
+    """Print what docstrings lack."""
     lacking = {name.address: found for name in public() if (found := problems(name))}
-    if arguments == ["--write"]:
-        head = "# Public names whose docstrings lack a parameter, the result or an example."
-        LIST.write_text("\n".join([head, *sorted(lacking), ""]), "utf-8")
-        return
     for address, found in sorted(lacking.items()):
         print(f"{address}: {', '.join(found)}")
     print(f"{len(lacking)} of {len(public())} names lack something")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    main()

@@ -39,7 +39,7 @@ _ARGUMENTS = {
     "dropout_rate": "rate before the classifier, from 0 to 1.",
     "minimalistic": "whether to leave out what some accelerators do not have: squeeze and "
     "excitation, hard swish, and 5x5 kernels.",
-    "name": "the model's name.",
+    "name": "the model's name; None: that of the network.",
 }
 
 

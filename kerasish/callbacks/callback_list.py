@@ -29,7 +29,7 @@ class CallbackList(Callback):
         callbacks: callbacks, also nested in lists; None for none.
         add_history: whether to add a `History` if there is none.
         add_progbar: whether to add a `ProgbarLogger` if there is none.
-        model: passed to each callback by `set_model`.
+        model: passed to each callback by `set_model`; None: `set_model` is called later.
         params: `verbose`, `epochs`, `steps` for `set_params`.
 
     An error in a hook closes the other callbacks' bars and files and is raised unchanged. From

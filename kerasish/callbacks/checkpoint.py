@@ -36,7 +36,8 @@ class ModelCheckpoint(Monitor):
         save_weights_only: `model.save_weights` (".weights.h5") instead of `model.save` (".keras").
         mode: "min", "max", or "auto" by the metric.
         save_freq: "epoch", or a number of batches, counted over epochs.
-        initial_value_threshold: the value that the first one must beat, with save_best_only.
+        initial_value_threshold: the value that the first one must beat, with save_best_only;
+            None: none.
         keep: the number of files to keep, >= 1; older ones are deleted after a newer one is
             complete. None: all. `kerasish.saving.latest(folder)` finds the latest complete one.
         background: whether a thread writes the file, from a copy of the model, during training.

@@ -150,9 +150,9 @@ class LambdaCallback(Callback):
     """Calls the given functions at the hooks of the same names.
 
     Args:
-        on_epoch_begin, on_epoch_end: functions of (epoch, logs).
-        on_train_begin, on_train_end: functions of (logs).
-        on_train_batch_begin, on_train_batch_end: functions of (batch, logs).
+        on_epoch_begin, on_epoch_end: functions of (epoch, logs); None: nothing.
+        on_train_begin, on_train_end: functions of (logs); None: nothing.
+        on_train_batch_begin, on_train_batch_end: functions of (batch, logs); None: nothing.
         **kwargs: functions for the other hooks (`on_test_begin=...`); other names become
             attributes.
 

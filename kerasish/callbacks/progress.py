@@ -219,6 +219,14 @@ class ProgbarLogger(Callback):
     replaces it after the epoch by one line. Elsewhere it prints that line alone, shorter than 200
     bytes and without control codes. `verbose` of `fit`: 0 nothing, 1 or "auto" as described, 2 the
     lines alone everywhere.
+
+    Example:
+        >>> import numpy as np
+        >>> import kerasish
+        >>> model = kerasish.Sequential([kerasish.layers.Dense(1)])
+        >>> model.compile("sgd", "mse")
+        >>> x, y = np.ones((4, 2)), np.ones((4, 1))
+        >>> _ = model.fit(x, y, verbose=0, callbacks=[ProgbarLogger()])  # verbose=1: the bar
     """
 
     everywhere = False

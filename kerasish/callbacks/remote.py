@@ -25,7 +25,7 @@ class RemoteMonitor(Callback):
         root: the server, "http://host:port".
         path: the path on the server.
         field: the field of the form that holds the JSON; not used with `send_as_json`.
-        headers: additional headers of the request.
+        headers: additional headers of the request; None: none.
         send_as_json: whether the body is JSON ("application/json") instead of a form.
 
     Example:

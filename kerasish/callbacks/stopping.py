@@ -23,7 +23,7 @@ class EarlyStopping(Monitor):
         patience: the number of epochs without improvement, >= 0.
         verbose: 1 prints when it stops and what it restores.
         mode: "min", "max", or "auto" by the metric.
-        baseline: a value that an improvement must also beat to reset the patience.
+        baseline: a value that an improvement must also beat to reset the patience; None: none.
         restore_best_weights: whether to end with the weights of the best epoch.
         start_from_epoch: the first epoch that is watched.
 

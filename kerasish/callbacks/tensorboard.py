@@ -42,7 +42,7 @@ class TensorBoard(Callback):
             "first,last"; 0: none. The parts of these steps are timed as `callbacks.Profiler` does,
             and written to `log_dir/plugins/profile` for TensorBoard's trace viewer.
         embeddings_freq: epochs between copies of embedding tables for the projector; 0: none.
-        embeddings_metadata: a file with one label per row, or {layer name: file}.
+        embeddings_metadata: a file with one label per row, or {layer name: file}; None: none.
 
     Attributes:
         hparams: settings of this run, {name: number, string or bool}. Fill it before `fit`; the

@@ -18,7 +18,14 @@ from kerasish.data.elements import (
     stack,
     with_rows,
 )
-from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, DataNode, Through
+from kerasish.data.node import (
+    END,
+    UNKNOWN_CARDINALITY,
+    Cursor,
+    DataNode,
+    Stacked,
+    Through,
+)
 from kerasish.data.sources import unbatched_specs
 from kerasish.typing import Array
 
@@ -90,17 +97,18 @@ class _BatchCursor(Through):
             return END
         if self.source.columnar:
             number, block = self.source.read_rows(size)
-        else:
+        elif self._collate is not None:
             elements = self.source.read_many(size)
-            number = len(elements)
-            block = self._batch(elements) if number else None
+            number, block = len(elements), self._collate(elements) if elements else None
+        else:
+            chunk = self.source.read_chunk(size)
+            if isinstance(chunk, Stacked):
+                number, block = chunk.count, chunk.block
+            else:
+                number = len(chunk)
+                block = stack(chunk, f"batch({self._size})", self._at) if chunk else None
         self._at += number
         return END if not number or self._drops and number < size else block
-
-    def _batch(self, elements: list[Any]) -> Any:
-        if self._collate is not None:
-            return self._collate(elements)
-        return stack(elements, f"batch({self._size})", self._at)
 
     def skip(self, count: int) -> int:
         if self._sizes is not None:

@@ -181,11 +181,12 @@ def bucket_by_length(
 
     Args:
         sequences: arrays or lists, each of shape (length, ...).
-        targets: one row per sequence; or, with `pad_targets`, sequences of the same lengths.
+        targets: one row per sequence; or, with `pad_targets`, sequences of the same lengths;
+            None: none.
         boundaries: increasing bounds of the lengths; or the number of buckets, whose bounds are
             then chosen for the least padding.
         batch_size: rows per batch; or one number for each bucket.
-        sample_weight: one number per sequence.
+        sample_weight: one number per sequence; None: none.
         padding: "post" or "pre": the side that is padded.
         value: the padding value.
         pad_targets: whether the targets are sequences, one target per step.

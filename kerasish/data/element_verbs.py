@@ -37,6 +37,7 @@ class ElementVerbs(Pipeline):
         map_func: Callable[..., Any],
         num_parallel_calls: int | None = None,
         deterministic: bool | None = None,
+        processes: bool = False,
     ) -> Self:
         """Return what a function returns for each element, in the same order.
 
@@ -44,14 +45,22 @@ class ElementVerbs(Pipeline):
             map_func: gets NumPy arrays and scalars: the parts of a tuple as its arguments, else
                 the element. It returns arrays, tensors, numbers, strings, or tuples and dicts of
                 these. A list becomes one array.
-            num_parallel_calls: threads that call it, AUTOTUNE for one per processor; None: it is
-                called where the elements are read. Threads help where the function releases the
-                GIL: reading files, decoding, NumPy on large arrays.
+            num_parallel_calls: threads or processes that call it, AUTOTUNE for one per processor;
+                None: it is called where the elements are read, or in one process. Threads help
+                where the function releases the GIL: reading files, decoding, NumPy on large arrays.
             deterministic: accepted; the order is always kept.
+            processes: whether processes call it instead of threads, for functions of much Python
+                that hold the GIL. Elements and results are copied between processes. The function
+                is sent to them by value: what it changes outside itself is lost.
 
         A function that draws random numbers belongs into `random_map`, which keeps the order of
-        the draws under threads and after a resume. Map whole batches after `batch()` where the
-        function can: it is called less often.
+        the draws under threads and after a resume.
+
+        Before `batch`, a function of arrays in memory is called for all elements of a batch at once
+        if this is certain to give the same bits: Python's code without side effects, and NumPy's
+        arithmetic, comparisons, casts, shapes, `where`, one-hot rows (`np.eye(n)[label]`), and
+        reductions of whole elements. Nothing else changes; any other function is called for each
+        element. Map whole batches after `batch()` where it can: it is called less often.
 
         Raises:
             ValueError: while it is read: the function returned None, or no array.
@@ -63,13 +72,17 @@ class ElementVerbs(Pipeline):
         """
         if not callable(map_func):
             raise TypeError(f"map: expected a function, got {map_func!r}.")
-        return self.then(MapNode(self._node, map_func, worker_count(num_parallel_calls)))
+        workers, automatic = worker_count(num_parallel_calls), num_parallel_calls == AUTOTUNE
+        return self.then(
+            MapNode(self._node, map_func, workers, automatic=automatic, processes=bool(processes))
+        )
 
     def random_map(
         self,
         map_func: Callable[..., Any],
         seed: int | None = None,
         num_parallel_calls: int | None = None,
+        processes: bool = False,
     ) -> Self:
         """Return what a function of random draws returns for each element: augmentation.
 
@@ -78,7 +91,7 @@ class ElementVerbs(Pipeline):
                 generator is a function of the seed, of the pass and of the number of the element:
                 threads, kills and resumes change nothing.
             seed: of the draws; None: drawn from the process's generator.
-            num_parallel_calls: as for `map`.
+            num_parallel_calls, processes: as for `map`.
 
         Example:
             >>> from kerasish.data import Dataset
@@ -87,7 +100,8 @@ class ElementVerbs(Pipeline):
             True
         """
         workers = worker_count(num_parallel_calls)
-        return self.then(MapNode(self._node, map_func, workers, seed_of(seed)))
+        drawn = seed_of(seed)
+        return self.then(MapNode(self._node, map_func, workers, drawn, processes=bool(processes)))
 
     def filter(self, predicate: Callable[..., Any]) -> Self:
         """Return the elements for which a function is true.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,19 @@ class _End:
 
 
 END = _End()
+
+
+@dataclass(frozen=True)
+class Stacked:
+    """Elements that were read at once, as one block.
+
+    Attributes:
+        count: the number of elements, at least 1.
+        block: the elements, stacked along a new first axis.
+    """
+
+    count: int
+    block: Any
 
 
 class Cursor:
@@ -54,6 +68,13 @@ class Cursor:
     def read_rows(self, count: int) -> tuple[int, Any]:
         """Return (how many, the next elements stacked); only where `columnar` is true."""
         raise NotImplementedError
+
+    def read_chunk(self, count: int) -> list[Any] | Stacked:
+        """Return the next `count` elements, fewer at the end, in the form that takes less time."""
+        if not self.columnar:
+            return self.read_many(count)
+        number, block = self.read_rows(count)
+        return Stacked(number, block) if number else []
 
     def skip(self, count: int) -> int:
         """Leave out `count` elements; return how many there were."""
@@ -234,6 +255,11 @@ class Passing(Counting):
         self._number += number
         return number, block
 
+    def read_chunk(self, count: int) -> list[Any] | Stacked:
+        chunk = self.source.read_chunk(count)
+        self._number += chunk.count if isinstance(chunk, Stacked) else len(chunk)
+        return chunk
+
 
 class Numbered:
     """Reads a cursor, numbers its elements, and remembers places from which to read them again.
@@ -297,6 +323,11 @@ class Numbered:
         if state["ended"]:
             self.ended = self.source.read() is END
         return elements
+
+
+def rows_in(chunk: list[Any] | Stacked) -> list[Any]:
+    """Return the elements of a chunk one by one."""
+    return list(rows_of(chunk.block, chunk.count)) if isinstance(chunk, Stacked) else chunk
 
 
 def place_error(what: str) -> ValueError:

@@ -14,9 +14,11 @@ from kerasish.data.node import (
     DataNode,
     Passing,
     Selection,
+    Stacked,
     Through,
     evenly,
     named,
+    rows_in,
 )
 from kerasish.engine.data.streams import add_place
 from kerasish.typing import Array, Structure
@@ -61,6 +63,9 @@ class _TakeCursor(Passing):
 
     def read_rows(self, count: int) -> tuple[int, Any]:
         return super().read_rows(self._most(count))
+
+    def read_chunk(self, count: int) -> list[Any] | Stacked:
+        return super().read_chunk(self._most(count)) if self._most(count) else []
 
     def skip(self, count: int) -> int:
         return super().skip(self._most(count))
@@ -118,6 +123,10 @@ class _SkipCursor(Through):
     def read_rows(self, count: int) -> tuple[int, Any]:
         self._begin()
         return self.source.read_rows(count)
+
+    def read_chunk(self, count: int) -> list[Any] | Stacked:
+        self._begin()
+        return self.source.read_chunk(count)
 
     def skip(self, count: int) -> int:
         self._begin()
@@ -225,6 +234,18 @@ class _RepeatCursor(Cursor):
             elif not self._next_pass() or not self.columnar:
                 break
         return total, join(blocks) if blocks else None
+
+    def read_chunk(self, count: int) -> list[Any] | Stacked:
+        if self._source is None:
+            return []
+        chunk = self._source.read_chunk(count)
+        self._read = self._read or bool(chunk)
+        if isinstance(chunk, Stacked) and chunk.count == count:
+            return chunk
+        elements = rows_in(chunk)  # the pass ends: what is missing comes from the next one
+        if not elements:
+            self._next_pass()
+        return elements + self.read_many(count - len(elements))
 
     def read_many(self, count: int) -> list[Any]:
         elements: list[Any] = []

@@ -24,6 +24,9 @@ def load_data(
 
     Shape:
         x: (n, 8); y: (n,).
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP
     """
     if version not in ("large", "small"):
         raise ValueError(f"version: expected 'large' or 'small', got {version!r}.")

@@ -20,6 +20,9 @@ def load_data() -> tuple[Pair, Pair]:
     Shape:
         x: (50000, 32, 32, 3) and (10000, 32, 32, 3), or channels first by
         `config.image_data_format()`; y: (50000, 1) and (10000, 1).
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP
     """
     root = fetch("cifar10", "cifar-10-batches-py-target", extract=True)
     folder = os.path.join(root, "cifar-10-batches-py")

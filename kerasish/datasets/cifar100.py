@@ -21,6 +21,9 @@ def load_data(label_mode: str = "fine") -> tuple[Pair, Pair]:
     Shape:
         x: (50000, 32, 32, 3) and (10000, 32, 32, 3), or channels first by
         `config.image_data_format()`; y: (50000, 1) and (10000, 1).
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP
     """
     if label_mode not in ("fine", "coarse"):
         raise ValueError(f"label_mode: expected 'fine' or 'coarse', got {label_mode!r}.")

@@ -46,10 +46,11 @@ def get_file(
 
     Args:
         fname: name in the cache, no path; default the last part of `origin`.
-        origin: URL (http, https, ftp, file).
+        origin: URL (http, https, ftp, file); None: the file must be in the cache.
         untar: deprecated in Keras: the same as `extract`.
-        md5_hash: deprecated in Keras: a `file_hash` made by MD5.
-        file_hash: checksum in hexadecimal digits; a cached file without it is downloaded again.
+        md5_hash: deprecated in Keras: a `file_hash` made by MD5; None: not checked.
+        file_hash: checksum in hexadecimal digits; a cached file without it is downloaded again;
+            None: not checked.
         cache_subdir: folder in the cache.
         hash_algorithm: "sha256", "md5", or "auto": what the number of digits says.
         extract: unpack a tar or zip archive; the folder of its members is returned.

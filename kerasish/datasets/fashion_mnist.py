@@ -23,6 +23,9 @@ def load_data() -> tuple[Pair, Pair]:
 
     Source:
         arXiv 1708.07747.
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP
     """
     train, test = (
         (_load(f"fashion_{part}_images"), _load(f"fashion_{part}_labels"))

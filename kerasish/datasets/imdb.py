@@ -48,6 +48,9 @@ def load_data(
 
     Shape:
         x: (25000,) object arrays of lists; y: (25000,) int64 arrays.
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP
     """
     if "nb_words" in kwargs:
         warnings.warn("imdb.load_data: nb_words is now called num_words.", stacklevel=2)
@@ -71,5 +74,9 @@ def get_word_index(path: str = "imdb_word_index.json") -> dict[str, int]:
 
     Args:
         path: name of the file in the cache.
+
+    Example:
+        >>> get_word_index()["the"]  # doctest: +SKIP
+        1
     """
     return load_word_index("imdb_words", path)

@@ -17,6 +17,9 @@ def load_data(path: str = "mnist.npz") -> tuple[Pair, Pair]:
 
     Shape:
         x: (60000, 28, 28) and (10000, 28, 28); y: (60000,) and (10000,).
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP
     """
     with np.load(fetch("mnist", path), allow_pickle=False) as arrays:
         return (arrays["x_train"], arrays["y_train"]), (arrays["x_test"], arrays["y_test"])

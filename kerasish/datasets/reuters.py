@@ -50,6 +50,9 @@ def load_data(
 
     Shape:
         x: (n,) object arrays of lists; y: (n,) int64 arrays.
+
+    Example:
+        >>> (x_train, y_train), (x_test, y_test) = load_data()  # doctest: +SKIP
     """
     if not 0 <= test_split < 1:
         raise ValueError(f"test_split: expected a number in [0, 1), got {test_split!r}.")
@@ -66,6 +69,10 @@ def get_word_index(path: str = "reuters_word_index.json") -> dict[str, int]:
 
     Args:
         path: name of the file in the cache.
+
+    Example:
+        >>> get_word_index()["the"]  # doctest: +SKIP
+        1
     """
     return load_word_index("reuters_words", path)
 

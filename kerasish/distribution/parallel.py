@@ -24,7 +24,7 @@ class Distribution:
 
     Args:
         device_mesh: the devices.
-        batch_dim_name: the mesh's axis along which batches are divided.
+        batch_dim_name: the mesh's axis along which batches are divided; None: they are not.
         auto_shard_dataset: whether every rank is given the same batches, of which it takes its
             rows. False is refused: batches of unknown weight cannot be added up exactly.
 
@@ -211,7 +211,7 @@ class ModelParallel(Distribution):
     It exists so that a program that names it says what to change: see `set_distribution`.
 
     Args:
-        layout_map: the layouts of variables by their paths.
+        layout_map: the layouts of variables by their paths; None is an error.
         batch_dim_name: the mesh's axis along which batches are divided; None: the first.
         auto_shard_dataset: True; see `Distribution`.
 

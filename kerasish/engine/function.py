@@ -42,7 +42,7 @@ def function(
     a part of that.
 
     Args:
-        f: a function of structures of tensors or arrays.
+        f: a function of structures of tensors or arrays; None: returns the decorator.
         backend: name of the backend; None: that of the settings.
         optimize: "fast_run", "fast_compile" or "none" for the static engine; None: the setting of
             `kerasish.config.set_optimize`.

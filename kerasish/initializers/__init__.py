@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from kerasish.identifiers import get_by_name
 from kerasish.initializers.constants import STFT as STFT
 from kerasish.initializers.constants import Constant as Constant
 from kerasish.initializers.constants import Identity as Identity
@@ -22,7 +23,8 @@ from kerasish.initializers.scaling import HeUniform as HeUniform
 from kerasish.initializers.scaling import LecunNormal as LecunNormal
 from kerasish.initializers.scaling import LecunUniform as LecunUniform
 from kerasish.initializers.scaling import VarianceScaling as VarianceScaling
-from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.registry import add_builtins, serialize_keras_object
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, InitializerLike, Structure
 
 IdentityInitializer = identity = Identity
@@ -56,6 +58,7 @@ add_builtins("keras.initializers", {c.__name__: c for c in _CLASSES})
 add_builtins("keras.initializers", _ALIASES)
 
 
+@hides_frames
 def get(identifier: InitializerLike | None) -> Structure:
     """Return the initializer for a name, a config, a class, an array or a function.
 
@@ -87,6 +90,7 @@ def serialize(initializer: InitializerLike) -> dict[str, Any]:
     return serialize_keras_object(initializer)
 
 
+@hides_frames
 def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the initializer that `serialize` was given.
 

@@ -178,6 +178,7 @@ from kerasish.layers.transposed import Conv3DTranspose as Conv3DTranspose
 from kerasish.layers.transposed import Conv3DTranspose as Convolution3DTranspose
 from kerasish.layers.wrappers import TimeDistributed as TimeDistributed
 from kerasish.layers.wrappers import Wrapper as Wrapper
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config
 from kerasish.unsupported import explain
 
@@ -208,6 +209,7 @@ def serialize(layer: Layer) -> Config:
     return registry.serialize_keras_object(layer)
 
 
+@hides_frames
 def deserialize(config: Config | str, custom_objects: dict[str, Any] | None = None) -> "SomeLayer":
     """Return the layer that `serialize` was given.
 
@@ -215,9 +217,24 @@ def deserialize(config: Config | str, custom_objects: dict[str, Any] | None = No
         config: what `serialize` returned.
         custom_objects: name -> class or function, for names that are not registered; None: none.
 
+    Raises:
+        ValueError: it is the config of no layer, or names a class that is not known.
+
     Example:
         >>> from kerasish import layers
         >>> layers.deserialize(layers.serialize(layers.Dense(3))).units
         3
     """
-    return registry.deserialize_keras_object(config, custom_objects)
+    result = registry.deserialize_keras_object(
+        config,
+        custom_objects,
+        module_objects=registry.BUILTINS["keras.layers"],
+        printable_module_name="layer",
+    )
+    is_layer = isinstance(result, Layer)
+    if not is_layer:
+        raise ValueError(
+            "layers.deserialize: expected the config of a layer, as `serialize` returns it, got "
+            f"{config!r}."
+        )
+    return result

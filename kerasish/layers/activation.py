@@ -136,7 +136,7 @@ class PReLU(Layer):
         alpha_initializer: first values of alpha: name, config, object or function.
         alpha_regularizer: penalty of alpha; None: none.
         alpha_constraint: function applied to alpha after each update; None: none.
-        shared_axes: the axes (counted from 1) along which alpha is one number.
+        shared_axes: the axes (counted from 1) along which alpha is one number; None: none.
 
     Source: He et al., ICCV 2015.
 

@@ -281,9 +281,10 @@ class Lambda(Layer):
 
     Args:
         function: tensors -> tensors.
-        output_shape: the result's shape without the batch axis, where it cannot be inferred.
-        mask: a mask, or a function (inputs, mask) -> mask.
-        arguments: further keyword arguments of the function.
+        output_shape: the result's shape without the batch axis, where it cannot be inferred;
+            None: inferred.
+        mask: a mask, or a function (inputs, mask) -> mask; None: the input's mask is dropped.
+        arguments: further keyword arguments of the function; None: none.
 
     Example:
         >>> float(Lambda(lambda x: x * 2)(ops.ones(1))[0])

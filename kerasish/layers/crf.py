@@ -42,8 +42,8 @@ class CRF(Layer):
         use_boundary: whether the first and the last tag have scores of their own.
         kernel_initializer, bias_initializer: of the projection.
         transition_initializer: of the transitions.
-        kernel_regularizer, transition_regularizer: penalties.
-        transition_constraint: of the transitions.
+        kernel_regularizer, transition_regularizer: penalties; None: none; None: none.
+        transition_constraint: of the transitions; None: none.
 
     Shape: (n, steps, features) -> (n, steps, units).
 

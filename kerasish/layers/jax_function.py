@@ -31,8 +31,8 @@ class JaxLayer(Layer):
         init_fn: a function of `inputs` (ones in the shape of the inputs), and of `rng` and
             `training` if it has them, that returns the first params; with `state`: (params, state).
             None: `params`, or `state`, are given.
-        params: structure of arrays, the trained ones.
-        state: structure of arrays, those that are not trained.
+        params: structure of arrays, the trained ones; None: made by `init_fn`.
+        state: structure of arrays, those that are not trained; None: made by `init_fn`.
         seed: the seed of `rng`, an integer; None: one of the process's sequence.
         native_serialization_platforms: accepted as in Keras, where it concerns TensorFlow.
         kwargs: `name`, `dtype` and what else layers take.

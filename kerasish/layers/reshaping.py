@@ -22,7 +22,8 @@ class Flatten(Layer):
     """All axes but the batch's in one.
 
     Args:
-        data_format: "channels_first" moves the channels to the end before.
+        data_format: "channels_first" moves the channels to the end before;
+            None: `config.image_data_format()`.
 
     Shape: (n, ...) -> (n, product of the rest).
 

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasish import registry
+from kerasish.identifiers import get_by_name
 from kerasish.losses.alignment import CTC as CTC
 from kerasish.losses.alignment import ctc as ctc
 from kerasish.losses.embedding import Circle as Circle
@@ -66,6 +67,7 @@ from kerasish.losses.regression import (
 )
 from kerasish.losses.sampled import candidates as candidates
 from kerasish.losses.sampled import sampled_softmax as sampled_softmax
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, LossLike, Structure
 
 _CLASSES = (
@@ -118,6 +120,7 @@ def serialize(loss: LossLike) -> dict[str, Any]:
     return registry.serialize_keras_object(loss)
 
 
+@hides_frames
 def deserialize(name: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the loss for a name or for what `serialize` returned.
 
@@ -138,6 +141,7 @@ def deserialize(name: Config | str, custom_objects: Mapping[str, Any] | None = N
     )
 
 
+@hides_frames
 def get(identifier: LossLike | None) -> Structure:
     """Return the loss for a name, config, class or function; None for None.
 
@@ -151,4 +155,4 @@ def get(identifier: LossLike | None) -> Structure:
         >>> get("mse").__name__, get("Huber").name
         ('mean_squared_error', 'huber_loss')
     """
-    return registry.get_by_name(identifier, "keras.losses", "loss")
+    return get_by_name(identifier, "keras.losses", "loss")

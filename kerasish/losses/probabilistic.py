@@ -97,7 +97,7 @@ def sparse_categorical_crossentropy(
         y_pred: p (scaled to sum to 1), or logits.
         from_logits: whether `y_pred` is logits.
         ignore_class: a number that marks targets that do not count (their loss is 0, and means
-            leave them out).
+            leave them out); None: all count.
         axis: the axis of the classes.
 
     Shape: (...) or (..., 1), (..., classes) -> (...)

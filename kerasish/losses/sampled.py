@@ -73,6 +73,12 @@ def sampled_softmax(
     Shape: (classes, features), (classes,), (n,), (n, features) -> (n,)
 
     Source: Bengio & Senécal, IEEE Trans. Neural Networks 19 (2008); Jean et al., ACL 2015.
+
+    Example:
+        >>> import numpy as np
+        >>> weights, inputs = np.zeros((50, 4)), np.ones((3, 4))
+        >>> sampled_softmax(weights, np.zeros(50), np.array([0, 7, 9]), inputs, 5, seed=1).shape
+        (3,)
     """
     x, rows = ops.convert_to_tensor(inputs), ops.convert_to_tensor(weights)
     true = ops.cast(labels, "int32")

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import registry
+from kerasish.identifiers import get_by_name
 from kerasish.losses.focal import binary_focal_crossentropy as binary_focal_crossentropy
 from kerasish.losses.focal import categorical_focal_crossentropy as categorical_focal_crossentropy
 from kerasish.losses.margin import categorical_hinge as categorical_hinge
@@ -87,6 +88,7 @@ from kerasish.metrics.regression import MeanSquaredLogarithmicError as MeanSquar
 from kerasish.metrics.regression import RootMeanSquaredError as RootMeanSquaredError
 from kerasish.metrics.scorer import SklearnScorer as SklearnScorer
 from kerasish.naming import to_snake_case
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, MetricLike, Structure
 
 if TYPE_CHECKING:
@@ -145,6 +147,7 @@ def serialize(metric: MetricLike) -> dict[str, Any]:
     return registry.serialize_keras_object(metric)
 
 
+@hides_frames
 def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the metric for a name or for what `serialize` returned.
 
@@ -166,6 +169,7 @@ def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None =
     )
 
 
+@hides_frames
 def get(identifier: MetricLike | None) -> Loss | Metric | Callable[..., Any]:
     """Return the metric for a name, config, class or function; None for None.
 
@@ -179,4 +183,4 @@ def get(identifier: MetricLike | None) -> Loss | Metric | Callable[..., Any]:
         >>> get("binary_accuracy")
         <BinaryAccuracy name=binary_accuracy>
     """
-    return registry.get_by_name(identifier, "keras.metrics", "metric")
+    return get_by_name(identifier, "keras.metrics", "metric")

@@ -326,8 +326,9 @@ class Precision(_Ratio):
 
     Args:
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
-        top_k: let the k largest predictions of a row mean 1 (with thresholds: if above them too).
-        class_id: look at this class alone.
+        top_k: let the k largest predictions of a row mean 1 (with thresholds: if above them too);
+            None: thresholds alone decide.
+        class_id: look at this class alone; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 
@@ -344,8 +345,9 @@ class Recall(_Ratio):
 
     Args:
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
-        top_k: let the k largest predictions of a row mean 1 (with thresholds: if above them too).
-        class_id: look at this class alone.
+        top_k: let the k largest predictions of a row mean 1 (with thresholds: if above them too);
+            None: thresholds alone decide.
+        class_id: look at this class alone; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 

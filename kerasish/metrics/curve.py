@@ -57,11 +57,11 @@ class AUC(_Curve):
             below), "majoring" (from above).
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
-        thresholds: thresholds in (0, 1), instead of `num_thresholds`.
+        thresholds: thresholds in (0, 1), instead of `num_thresholds`; None: evenly spaced.
         multi_label: the mean of the areas of the labels (the last axis).
-        num_labels: how many labels there are, when known beforehand.
+        num_labels: how many labels there are, when known beforehand; None: from the first batch.
         label_weights: the weights of the labels in that mean; without `multi_label`: of their
-            samples.
+            samples; None: equal.
         from_logits: whether predictions are logits.
 
     Source: Davis and Goadrich, The relationship between precision-recall and ROC curves, 2006;
@@ -281,7 +281,7 @@ class SensitivityAtSpecificity(_BestPoint):
     Args:
         specificity: tn / (tn + fp), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
-        class_id: look at this class alone.
+        class_id: look at this class alone; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 
@@ -305,7 +305,7 @@ class SpecificityAtSensitivity(_BestPoint):
     Args:
         sensitivity: tp / (tp + fn), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
-        class_id: look at this class alone.
+        class_id: look at this class alone; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 
@@ -329,7 +329,7 @@ class PrecisionAtRecall(_BestPoint):
     Args:
         recall: tp / (tp + fn), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
-        class_id: look at this class alone.
+        class_id: look at this class alone; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 
@@ -353,7 +353,7 @@ class RecallAtPrecision(_BestPoint):
     Args:
         precision: tp / (tp + fp), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
-        class_id: look at this class alone.
+        class_id: look at this class alone; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 

@@ -125,7 +125,7 @@ class IoU(_Overlap):
         target_class_ids: the classes of the mean.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
-        ignore_class: true classes of this number do not count.
+        ignore_class: true classes of this number do not count; None: all count.
         sparse_y_true, sparse_y_pred: whether they are class numbers (else one number per class).
         axis: the axis of the classes where they are not.
 

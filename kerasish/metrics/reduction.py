@@ -124,8 +124,8 @@ class MeanMetricWrapper(Mean):
 
     Args:
         fn: a function (y_true, y_pred, **kwargs) -> one value per sample (or per step, per pixel).
-        name: the name under which it is reported.
-        dtype: the dtype of its sums.
+        name: the name under which it is reported; None: made from the class's name.
+        dtype: the dtype of its sums; None: `config.floatx()`.
         kwargs: further arguments of `fn`.
 
     Example:

@@ -1,10 +1,12 @@
 """Functions named as in NumPy: Keras's `ops.numpy` namespace."""
 
+from kerasish.ops.algebra.closeness import *
 from kerasish.ops.algebra.solving import slogdet as slogdet
 from kerasish.ops.algebra.special import *
 from kerasish.ops.arrays.complexes import *
 from kerasish.ops.arrays.contraction import *
 from kerasish.ops.arrays.einsum import *
+from kerasish.ops.arrays.grids import *
 from kerasish.ops.arrays.nans import *
 from kerasish.ops.arrays.searching import *
 from kerasish.ops.arrays.shaping import *

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kerasish.identifiers import get_by_name
 from kerasish.optimizers import schedules as schedules
 from kerasish.optimizers.adadelta import Adadelta as Adadelta
 from kerasish.optimizers.adafactor import Adafactor as Adafactor
@@ -25,7 +26,8 @@ from kerasish.optimizers.optimizer import Optimizer as Optimizer
 from kerasish.optimizers.rmsprop import RMSprop as RMSprop
 from kerasish.optimizers.schedule_free_adamw import ScheduleFreeAdamW as ScheduleFreeAdamW
 from kerasish.optimizers.sgd import SGD as SGD
-from kerasish.registry import BUILTINS, add_builtins, get_by_name, serialize_keras_object
+from kerasish.registry import BUILTINS, add_builtins, serialize_keras_object
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, OptimizerLike, Structure
 
 _CLASSES = (
@@ -36,6 +38,7 @@ add_builtins("keras.optimizers", {c.__name__: c for c in _CLASSES})
 add_builtins("keras.optimizers", {c.__name__.lower(): c for c in _CLASSES})
 
 
+@hides_frames
 def get(identifier: OptimizerLike | None) -> Structure:
     """Return the optimizer for a name, a config, a class or an object; None for None.
 
@@ -73,6 +76,7 @@ def serialize(optimizer: Optimizer) -> dict[str, Any]:
     return serialize_keras_object(optimizer)
 
 
+@hides_frames
 def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the optimizer that `serialize` was given.
 

@@ -34,7 +34,7 @@ class LossScaleOptimizer(Optimizer):
         inner_optimizer: the optimizer that gets the gradients.
         initial_scale: the first scale, > 0.
         dynamic_growth_steps: good steps until the scale doubles, >= 1.
-        name: the first part of its variables' paths.
+        name: the first part of its variables' paths; None: made from the class's name.
 
     Source: Micikevicius et al., Mixed precision training, ICLR 2018.
 

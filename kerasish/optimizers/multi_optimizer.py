@@ -25,7 +25,7 @@ class OptimizerMap(MutableMapping[str, Optimizer]):
 
     Args:
         default_optimizer: the optimizer of all other variables.
-        optimizer_map: the dictionary.
+        optimizer_map: the dictionary; None: an empty one.
 
     Example:
         >>> from kerasish.optimizers.sgd import SGD
@@ -95,8 +95,8 @@ class MultiOptimizer(Optimizer):
     Args:
         optimizer_map: an OptimizerMap, or a function variable -> optimizer.
         loss_scale_factor: the loss is multiplied by it, gradients are divided by it; the
-            optimizers get it in place of their own.
-        name: the first part of its variables' paths.
+            optimizers get it in place of their own; None: 1.
+        name: the first part of its variables' paths; None: made from the class's name.
 
     Example:
         >>> from kerasish.optimizers.sgd import SGD

@@ -25,7 +25,8 @@ class Muon(Optimizer):
         adam_beta_1, adam_beta_2, epsilon: Adam's, for variables that are not matrices.
         adam_weight_decay: weight decay of those.
         weight_decay: weight decay of matrices.
-        exclude_layers: regular expressions; variables whose path has a match take Adam's steps.
+        exclude_layers: regular expressions; variables whose path has a match take Adam's steps;
+            None: none.
         exclude_embeddings: whether variables of embeddings take Adam's steps.
         muon_a, muon_b, muon_c: the polynomial.
         adam_lr_ratio: the factor of the learning rate for Adam's steps.

@@ -53,7 +53,8 @@ class Optimizer(OptimizerState):
         ema_overwrite_frequency: put the averages into the variables every this many steps, >= 1;
             None: at the end of `fit`.
         loss_scale_factor: the loss is multiplied by it, gradients are divided by it; None: 1.
-        gradient_accumulation_steps: update once per this many steps, by the mean gradient; >= 2.
+        gradient_accumulation_steps: update once per this many steps, by the mean gradient; >= 2;
+            None: in each step.
         name: the first part of its variables' paths; None: after the class.
 
     Attributes:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kerasish.identifiers import get_by_name
 from kerasish.quantizers.calibrated import AWQConfig as AWQConfig
 from kerasish.quantizers.calibrated import GPTQConfig as GPTQConfig
 from kerasish.quantizers.configs import Float8QuantizationConfig as Float8QuantizationConfig
@@ -25,7 +26,8 @@ from kerasish.quantizers.quantizer import abs_max_quantize as abs_max_quantize
 from kerasish.quantizers.quantizer import (
     abs_max_quantize_grouped_with_zero_point as abs_max_quantize_grouped_with_zero_point,
 )
-from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.registry import add_builtins, serialize_keras_object
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config
 
 _CLASSES = (
@@ -46,6 +48,7 @@ add_builtins(
 )  # fmt: skip
 
 
+@hides_frames
 def get(identifier: Any, **kwargs: Any) -> Any:
     """Return the quantizer, or config of a quantization, for a name, a config or a class.
 
@@ -80,6 +83,7 @@ def serialize(initializer: Any) -> dict[str, Any]:
     return serialize_keras_object(initializer)
 
 
+@hides_frames
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Any:
     """Return the quantizer that `serialize` was given.
 

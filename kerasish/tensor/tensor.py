@@ -64,6 +64,9 @@ recording = _Recording()
 def no_gradient() -> AbstractContextManager[None]:
     """Keep no records inside the `with` block: nothing there can be differentiated.
 
+    Returns:
+        A context manager, of the value None.
+
     Example:
         >>> import kerasish
         >>> v = kerasish.Variable(2.0)

@@ -12,9 +12,9 @@ from kerasish import config, ops
 from kerasish.devices import _State as _devices
 from kerasish.devices import adopt, lies_on_gpu, place, place_of
 from kerasish.errors import ShapeError, TraceError, at_user_line
+from kerasish.identifiers import get_by_name
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
-from kerasish.registry import get_by_name
 from kerasish.scopes import _autocast, _scopes, autocast, current_path, using_scope
 from kerasish.tensor.tensor import (
     Holder,
@@ -35,14 +35,14 @@ class Variable(Holder):
 
     Args:
         initializer: a function (shape, dtype=...) -> array or tensor, or the first value itself.
-        shape: the shape, when an initializer function is given.
+        shape: the shape, when an initializer function is given; None: that of the value.
         dtype: the dtype's name; None: the value's, or `floatx()`.
         trainable: whether training changes it.
         autocast: whether layers of lower precision read it in their compute dtype.
         aggregation: how the values that the shards of a batch assign become one: "sum" adds up
             what each has added, "only_first_replica" takes the first, all else the mean over rows.
         synchronization, layout: accepted as in Keras; no effect.
-        name: the last part of its path.
+        name: the last part of its path; None: "variable_0" and so on.
 
     Attributes:
         holds_seed: whether it is the state [seed, draw] of a random sequence.

@@ -147,6 +147,13 @@ def model_to_dot(
 
     Raises:
         ValueError: the model is not built yet, or layer_range names no layer.
+
+    Example:
+        >>> import kerasish
+        >>> layer = kerasish.layers.Dense(1, name="score")
+        >>> model = kerasish.Sequential([kerasish.Input((4,)), layer])
+        >>> "score" in model_to_dot(model).to_string()
+        True
     """
     return _with_pydot(
         _dot(

@@ -38,11 +38,12 @@ class FeatureSpace(HostLayer):
         features: name -> a feature such as `FeatureSpace.float_normalized()`, or the name of such
             a method, for its defaults.
         output_mode: "concat", one vector per row, or "dict".
-        crosses: tuples of names, or `FeatureSpace.cross(...)`, whose combinations are hashed.
+        crosses: tuples of names, or `FeatureSpace.cross(...)`, whose combinations are hashed;
+            None: none.
         crossing_dim: the number of bins of crosses given as tuples.
         hashing_dim: the number of bins of "integer_hashed" and "string_hashed".
         num_discretization_bins: the number of bins of "float_discretized".
-        name: the layer's name.
+        name: the layer's name; None: made from the class's name.
 
     Shape: a dict of (batch,) or (batch, 1) -> (batch, sum of the features' sizes), or a dict; a
         dict of single values -> the same without the batch.

@@ -75,9 +75,10 @@ def image_dataset_from_directory(
         batch_size: images per batch; None: single images.
         image_size: (height, width) of the results.
         shuffle: whether the images have a new order in each epoch.
-        seed: the seed of the orders and the split.
-        validation_split: the share of the files for validation, 0 < share < 1.
-        subset: "training", "validation" or "both", which gives a pair; with validation_split.
+        seed: the seed of the orders and the split; None: drawn.
+        validation_split: the share of the files for validation, 0 < share < 1; None: all files.
+        subset: "training", "validation" or "both", which gives a pair; with validation_split;
+            None: all files.
         interpolation: as for `ops.image.resize`.
         follow_links: whether to enter sub-folders that are links.
         crop_to_aspect_ratio: whether to crop the middle instead of distorting.
@@ -90,6 +91,19 @@ def image_dataset_from_directory(
 
     Raises:
         ValueError: an argument is invalid, or there is no image in the folder.
+
+    Example:
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> import numpy as np
+        >>> from kerasish.utils import save_img
+        >>> folder = Path(tempfile.mkdtemp())
+        >>> for name in ("cat", "dog"):
+        ...     (folder / name).mkdir()
+        ...     save_img(folder / name / "0.png", np.zeros((8, 8, 3)))
+        >>> data = image_dataset_from_directory(folder, image_size=(4, 4), verbose=False)
+        >>> data.class_names, next(iter(data))[0].shape
+        (['cat', 'dog'], (2, 4, 4, 3))
     """
     data_format = config.standardize_data_format(data_format)
     if crop_to_aspect_ratio and pad_to_aspect_ratio:
@@ -138,13 +152,18 @@ def text_dataset_from_directory(
         batch_size: texts per batch; None: single texts.
         max_length: the number of characters that are kept of each text; None: all.
         shuffle: whether the texts have a new order in each epoch.
-        seed: the seed of the orders and the split.
+        seed: the seed of the orders and the split; None: drawn.
         validation_split, subset, follow_links: as for `image_dataset_from_directory`.
         format: accepted; elements are arrays with a method `numpy`, whatever it says.
         verbose: whether to print how many files were found.
 
     Raises:
         ValueError: an argument is invalid, or there is no text in the folder.
+
+    Example:
+        >>> data = text_dataset_from_directory("reviews", batch_size=8)  # doctest: +SKIP
+        >>> data.class_names  # doctest: +SKIP
+        ['bad', 'good']
     """
 
     def load(path: str) -> str:

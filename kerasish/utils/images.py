@@ -101,7 +101,7 @@ def load_img(
     Args:
         path: a path, or the file's bytes as `io.BytesIO`.
         color_mode: "grayscale", "rgb" or "rgba".
-        target_size: (height, width) to resize to.
+        target_size: (height, width) to resize to; None: its own size.
         interpolation: "nearest", "bilinear", "bicubic", "box", "hamming" or "lanczos".
         keep_aspect_ratio: whether to crop the middle instead of distorting.
 

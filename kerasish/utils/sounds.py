@@ -98,7 +98,7 @@ def audio_dataset_from_directory(
             None: the sounds of a batch are padded to the longest.
         ragged: must be False; for compatibility with Keras.
         shuffle: whether the sounds have a new order in each epoch.
-        seed: the seed of the orders and the split.
+        seed: the seed of the orders and the split; None: drawn.
         validation_split, subset, follow_links: as for `image_dataset_from_directory`.
         verbose: whether to print how many files were found.
 
@@ -106,6 +106,11 @@ def audio_dataset_from_directory(
 
     Raises:
         ValueError: an argument is invalid, or there is no WAV file in the folder.
+
+    Example:
+        >>> data = audio_dataset_from_directory("sounds", batch_size=8)  # doctest: +SKIP
+        >>> data.class_names  # doctest: +SKIP
+        ['bird', 'rain']
     """
     if ragged:
         raise ValueError(

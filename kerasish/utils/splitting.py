@@ -61,9 +61,10 @@ def split_dataset(
         left_size, right_size: the number of samples (an integer), or the share of all,
             0 < share < 1; None: the rest.
         shuffle: whether to draw the samples of each part at random.
-        seed: the seed of the draw.
+        seed: the seed of the draw; None: drawn.
         preferred_backend: accepted; kerasish has one kind of data set.
-        stratify: the class of each sample; both parts then get the same share of each class.
+        stratify: the class of each sample; both parts then get the same share of each class;
+            None: shares are left to chance.
 
     Raises:
         ValueError: the sizes do not fit the data set.

@@ -33,7 +33,7 @@ def timeseries_dataset_from_array(
         sampling_rate: steps of the series between adjacent steps of a window.
         batch_size: windows per batch; None: single windows.
         shuffle: whether the windows have a new order in each epoch.
-        seed: the seed of the orders.
+        seed: the seed of the orders; None: drawn.
         start_index, end_index: the part of the series to use; None: all.
         format: accepted without effect.
 

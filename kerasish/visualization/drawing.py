@@ -61,6 +61,12 @@ def draw_bounding_boxes(
     Raises:
         ShapeError: `images` has not 4 axes.
         TypeError, ValueError: `bounding_boxes` is no dict, or lacks "boxes" or "labels".
+
+    Example:
+        >>> import numpy as np
+        >>> boxes = {"boxes": np.array([[[2, 2, 9, 9]]]), "labels": np.array([[0]])}
+        >>> draw_bounding_boxes(np.zeros((1, 16, 16, 3)), boxes, "xyxy").shape
+        (1, 16, 16, 3)
     """
     pictures = as_pictures(images, data_format, "draw_bounding_boxes").astype("uint8")
     if not isinstance(bounding_boxes, dict):
@@ -148,6 +154,12 @@ def draw_segmentation_masks(
     Raises:
         ShapeError: `images` has not 4 axes.
         TypeError: the masks are no integers.
+
+    Example:
+        >>> import numpy as np
+        >>> masks = np.zeros((1, 8, 8), "int32")
+        >>> draw_segmentation_masks(np.zeros((1, 8, 8, 3)), masks, num_classes=2).shape
+        (1, 8, 8, 3)
     """
     pictures = as_pictures(images, data_format, "draw_segmentation_masks").astype("uint8")
     masks = np.asarray(segmentation_masks)

@@ -60,21 +60,24 @@ def plot_image_gallery(
 
     Args:
         images: (n, height, width, channels).
-        y_true, y_pred: class numbers (n,).
-        label_map: class number -> name; needed for `y_true` and `y_pred`.
+        y_true, y_pred: class numbers (n,); None: none.
+        label_map: class number -> name; needed for `y_true` and `y_pred`; None: none.
         rows, cols: of the grid; None: about a square.
         value_range: the least and largest number of the pictures.
         scale: inches a picture.
-        path: a file to write the gallery to.
+        path: a file to write the gallery to; None: none.
         show: whether to open a window; None: where no `path` is given.
         transparent: whether the file's background is.
         dpi: dots an inch of the file.
-        legend_handles: Matplotlib's patches for a legend.
+        legend_handles: Matplotlib's patches for a legend; None: no legend.
         data_format: where the channels stand; None: the process's.
 
     Raises:
         ShapeError: `images` has not 4 axes.
         ValueError: classes without names, or both `path` and `show`.
+
+    Example:
+        >>> plot_image_gallery(images, labels, label_map={0: "cat", 1: "dog"})  # doctest: +SKIP
     """
     if path is not None and show:
         raise ValueError("plot_image_gallery: give path or show=True, not both.")
@@ -135,20 +138,23 @@ def plot_bounding_box_gallery(
     Args:
         images: (n, height, width, channels).
         bounding_box_format: of the boxes.
-        y_true, y_pred: dicts of "boxes", "labels" and perhaps "confidences".
+        y_true, y_pred: dicts of "boxes", "labels" and perhaps "confidences"; None: none.
         value_range: the least and largest number of the pictures.
         true_color, pred_color: red, green, blue, 0 to 255.
         line_thickness: pixels of a box's lines.
         font_scale: size of the letters; 1 is about 12 pixels.
         text_thickness: pixels of the letters' outline; None: by the lines.
-        class_mapping: class number -> name, for both; or one for each:
-        ground_truth_mapping, prediction_mapping: class number -> name.
+        class_mapping: class number -> name, for both; None: one for each, or no names.
+        ground_truth_mapping, prediction_mapping: class number -> name; None: `class_mapping`.
         legend: whether to say which color is which.
         legend_handles: Matplotlib's entries of the legend; None: made here.
         rows: rows of pictures; None: by their number.
         cols: columns of pictures; None: by their number.
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         kwargs: for `plot_image_gallery`.
+
+    Example:
+        >>> plot_bounding_box_gallery(images, "xyxy", y_true=boxes)  # doctest: +SKIP
     """
     if legend and legend_handles is not None:
         raise ValueError("plot_bounding_box_gallery: give legend=True or legend_handles, not both.")
@@ -197,10 +203,13 @@ def plot_segmentation_mask_gallery(
         images: (n, height, width, channels).
         num_classes: how many classes the masks have.
         value_range: the least and largest number of the pictures.
-        y_true, y_pred: masks.
+        y_true, y_pred: masks; None: none.
         color_mapping, blend, alpha, ignore_index: as there.
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         kwargs: for `plot_image_gallery`.
+
+    Example:
+        >>> plot_segmentation_mask_gallery(images, 3, y_true=masks)  # doctest: +SKIP
     """
     what = "plot_segmentation_mask_gallery"
     pictures = _bytes_of(images, value_range, data_format, what)

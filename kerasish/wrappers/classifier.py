@@ -36,11 +36,11 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         model: a function that returns a model, a Model class, a Model (copied, weights included),
             or None. A function gets the routed parameters (`model__units`), parameters with its
             own names, and `meta`, `compile_kwargs` or `params` if it has such parameters.
-        build_fn: the old name of `model`.
+        build_fn: the old name of `model`; None: `model` is given.
         warm_start: whether `fit` continues from the weights of the last `fit`.
         random_state: with an int, weights, order and dropout are a function of it, and the model
             runs on one thread, so that a fit gives the same bits alone and in every search.
-            `config.set_threads` sets another number of threads.
+            `config.set_threads` sets another number of threads. None: numbers of the process.
         optimizer, loss, metrics: for models that are not compiled. None: "rmsprop" ("adam" for
             the built-in MLP), the cross-entropy that fits the data, no metrics.
         batch_size: rows per step; None: 32 (min(200, rows) for the built-in MLP); -1: all rows.

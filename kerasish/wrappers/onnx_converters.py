@@ -28,6 +28,10 @@ def register_onnx_converters() -> None:
 
     Raises:
         ImportError: the package skl2onnx is not installed.
+
+    Example:
+        >>> import kerasish
+        >>> kerasish.wrappers.register_onnx_converters()  # doctest: +SKIP
     """
     try:
         skl2onnx = importlib.import_module("skl2onnx")

@@ -41,7 +41,8 @@ def search_progress(search: Any = None, **bar_arguments: Any) -> Iterator[Any]:
 
     Args:
         search: the search that will run. It gives the number of fits, if that is known in advance
-            (`GridSearchCV`, `RandomizedSearchCV`); otherwise the bar has no total.
+            (`GridSearchCV`, `RandomizedSearchCV`); otherwise the bar has no total;
+            None: the number of fits is not known.
         **bar_arguments: for `tqdm`, as `desc`, `total`, `file`, `disable`.
 
     Example:

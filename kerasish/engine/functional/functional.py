@@ -28,15 +28,15 @@ class InputLayer(Layer):
     """Where a model's input comes in.
 
     Args:
-        shape: the shape without the batch axis.
+        shape: the shape without the batch axis; None: `batch_shape` or `input_tensor` says it.
         batch_size: the batch's size; None: any.
         dtype: the dtype's name; None: `floatx()`.
-        sparse: whether data that are sparse matrices stay sparse.
+        sparse: whether data that are sparse matrices stay sparse; None: False.
         ragged: accepted for compatibility with Keras; must be false.
-        batch_shape: the shape with the batch axis, instead of `shape`.
-        input_tensor: an existing symbolic tensor, instead of a shape.
+        batch_shape: the shape with the batch axis, instead of `shape`; None: `shape` says it.
+        input_tensor: an existing symbolic tensor, instead of a shape; None: a new one.
         optional: whether the model may be called with None here.
-        name: the input's name.
+        name: the input's name; None: made from the class's name.
 
     Example:
         >>> InputLayer((3,)).output.shape
@@ -151,13 +151,15 @@ def Input(  # noqa: N802 (Keras's name)
     """Return a symbolic tensor from which a functional model starts.
 
     Args:
-        shape: the shape of one example, without the batch axis.
+        shape: the shape of one example, without the batch axis;
+            None: `batch_shape` or `tensor` says it.
         batch_size: the batch's size; None: any.
         dtype: None: `floatx()`.
         sparse: whether SciPy matrices given to `fit` and the like stay sparse: a `Dense` layer
-            multiplies them so, and its kernel gets gradients for the columns that occur alone.
+            multiplies them so, and its kernel gets gradients for the columns that occur alone;
+            None: False.
         ragged: must be False: `fit` takes sequences of different lengths for a size of None.
-        batch_shape: the shape with the batch axis, instead of `shape`.
+        batch_shape: the shape with the batch axis, instead of `shape`; None: `shape` says it.
         name: name of the input, by which dicts of data are matched; None: made up.
         tensor: a symbolic tensor to take as the input; None: a new one.
         optional: whether the model may be called with None here.
@@ -360,7 +362,7 @@ class Function(Operation):
 
     Args:
         inputs, outputs: structures of symbolic tensors.
-        name: the operation's name.
+        name: the operation's name; None: made from the class's name.
 
     Example:
         >>> import numpy as np

@@ -14,14 +14,14 @@ class InputSpec:
     """Demands on one input.
 
     Args:
-        dtype: the dtype it must have.
+        dtype: the dtype it must have; None: any.
         shape: the shape it must have; None sizes are free.
-        ndim: the rank it must have.
-        max_ndim: the highest rank.
-        min_ndim: the lowest rank.
-        axes: axis -> size.
+        ndim: the rank it must have; None: any.
+        max_ndim: the highest rank; None: any.
+        min_ndim: the lowest rank; None: any.
+        axes: axis -> size; None: any sizes.
         allow_last_axis_squeeze: take (n, 1) for (n,) and the other way round.
-        name: the key by which the input is found in a dict of inputs.
+        name: the key by which the input is found in a dict of inputs; None: by its place.
         optional: whether it may be None.
 
     Example:

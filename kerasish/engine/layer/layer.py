@@ -84,7 +84,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
     and output shape follow from these.
 
     Args:
-        activity_regularizer: a penalty on the result, added to the losses.
+        activity_regularizer: a penalty on the result, added to the losses; None: none.
         trainable: whether training changes the weights.
         dtype: a dtype or dtype policy; None: the process's.
         autocast: whether floating inputs and variables are cast to the compute dtype.

@@ -44,7 +44,13 @@ class KerasTensor(Operators):
         sparse: whether it stands for a `SparseTensor`.
         ragged: accepted for compatibility with Keras; must be false.
         record_history: whether calls on it are remembered.
-        name: a name for messages.
+        name: a name for messages; None: made from the class's name.
+
+    Example:
+        >>> import kerasish
+        >>> x = kerasish.KerasTensor((None, 3))
+        >>> (x * 2.0).shape
+        (None, 3)
     """
 
     shape: Shape

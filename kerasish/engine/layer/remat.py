@@ -46,7 +46,7 @@ class RematScope:
             their activation functions alone; "larger_than": layers whose results have more than
             `output_size_threshold` elements; "list_of_layers": those of `layer_names`; None: none.
         output_size_threshold: a number of elements, those of the whole batch.
-        layer_names: names of layers.
+        layer_names: names of layers; None: none.
 
     Example:
         >>> from kerasish import layers

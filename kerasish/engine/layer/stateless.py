@@ -18,7 +18,7 @@ class StatelessScope(VariableScope):
     through given and assigned values.
 
     Args:
-        state_mapping: (variable, value) pairs.
+        state_mapping: (variable, value) pairs; None: none.
         collect_losses: accepted as in Keras; losses are always collected.
         initialize_variables: accepted as in Keras; variables are always initialized.
 

@@ -30,9 +30,11 @@ def clone_model(
 
     Args:
         model: a Sequential or functional model.
-        input_tensors: symbolic tensors to start from instead of new inputs.
-        clone_function: layer -> the layer that takes its place.
-        call_function: (layer, *args, **kwargs) -> its result; for functional models.
+        input_tensors: symbolic tensors to start from instead of new inputs; None: new inputs.
+        clone_function: layer -> the layer that takes its place;
+            None: a new layer of the same config.
+        call_function: (layer, *args, **kwargs) -> its result; for functional models;
+            None: the layer is called.
         recursive: whether `clone_function` is asked for the layers of nested models, too.
 
     Example:

@@ -52,6 +52,12 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
     `Model(inputs, outputs)` makes a functional model of symbolic tensors; a subclass defines
     `__init__` and `call` instead.
 
+    Args:
+        args: the inputs and the outputs of a functional model: symbolic tensors, or nested tuples,
+            lists and dicts of them; also as `inputs=` and `outputs=`. Of a subclass: what its
+            `__init__` takes.
+        kwargs: `name`, the model's name; of a subclass: what its `__init__` takes.
+
     Example:
         >>> import kerasish
         >>> x = kerasish.Input((3,))
@@ -445,7 +451,7 @@ class Functional(Model):
 
     Args:
         inputs, outputs: symbolic tensors: one, or a list, tuple or dict of them.
-        name: the model's name.
+        name: the model's name; None: made from the class's name.
 
     Example:
         >>> import kerasish

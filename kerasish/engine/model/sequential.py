@@ -29,9 +29,9 @@ class Sequential(Model):
     `input_shape=`, or from the first batch.
 
     Args:
-        layers: the layers, in order.
+        layers: the layers, in order; None: none yet.
         trainable: whether training changes the weights.
-        name: the model's name.
+        name: the model's name; None: "sequential", with a number from the second on.
 
     Example:
         >>> import kerasish

@@ -46,7 +46,7 @@ def export_native(
         filepath: the files' path without a suffix: "model" gives model.h, model.so, model.o,
             model.README.md, and model.weights where they lie beside. Its name is the prefix of the
             functions.
-        verbose: False prints nothing.
+        verbose: False prints nothing; None: prints the files.
         input_signature: a list with an `InputSpec` for each argument; None: the model's inputs.
         target: "native", "x86-64-v2", "x86-64-v3", "x86-64-v4", "aarch64" or "wasm32" (an object
             file with SIMD instructions); a list of the x86-64 levels puts code for each into one
@@ -57,6 +57,11 @@ def export_native(
         ValueError: an op has no code that needs no library (the message names the layer), a size is
             open, or an option is not known.
         OSError: a file could not be written, or the linker failed.
+
+    Example:
+        >>> import kerasish
+        >>> model = kerasish.Sequential([kerasish.Input((4,)), kerasish.layers.Dense(1)])
+        >>> export_native(model, "scores")  # doctest: +SKIP
     """
     path = file_path(filepath)
     name = re.sub(r"\W", "_", os.path.basename(path))

@@ -43,7 +43,7 @@ def export_onnx(
     Args:
         model: a built model.
         filepath: the file.
-        verbose: False prints nothing.
+        verbose: False prints nothing; None: prints the file.
         input_signature: a list with an `InputSpec` for each argument; None: the model's inputs.
         opset_version: the version of ONNX's operator set, 18 or later, up to that of the installed
             package onnx; None: 18.
@@ -58,6 +58,11 @@ def export_onnx(
             the file is not valid, or its results differ.
         ImportError: the package onnx is not installed.
         OSError: the file could not be written; what was there before is unchanged.
+
+    Example:
+        >>> import kerasish
+        >>> model = kerasish.Sequential([kerasish.Input((4,)), kerasish.layers.Dense(1)])
+        >>> export_onnx(model, "scores.onnx", verbose=False)  # doctest: +SKIP
     """
     onnx = need_onnx("Model.export: format='onnx'")
     path = file_path(filepath)

@@ -254,7 +254,7 @@ class Pipeline(Layer):
 
     Args:
         layers: the layers.
-        name: the pipeline's name.
+        name: the pipeline's name; None: made from the class's name.
 
     Example:
         >>> from kerasish import layers

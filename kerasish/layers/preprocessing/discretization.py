@@ -69,8 +69,9 @@ class Discretization(Layer):
     """The number of the bin of each value: how many boundaries are <= x.
 
     Args:
-        bin_boundaries: ascending numbers; n of them make n + 1 bins.
-        num_bins: number of bins whose boundaries `adapt` finds, instead of boundaries.
+        bin_boundaries: ascending numbers; n of them make n + 1 bins; None: `adapt` finds them.
+        num_bins: number of bins whose boundaries `adapt` finds, instead of boundaries;
+            None: `bin_boundaries` are given.
         epsilon: how coarse the quantiles may be, 0 < epsilon < 1.
         output_mode: "int", "one_hot", "multi_hot" or "count" (see `CategoryEncoding`).
         sparse: must be false; accepted for compatibility with Keras.

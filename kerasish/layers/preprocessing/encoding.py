@@ -108,7 +108,8 @@ class CategoryEncoding(Layer):
     """Integer categories as vectors: one-hot, or what occurs in a row, or how often.
 
     Args:
-        num_tokens: number of categories, >= 1; integers outside 0 <= x < num_tokens count nowhere.
+        num_tokens: number of categories, >= 1; integers outside 0 <= x < num_tokens count nowhere;
+            None is an error.
         output_mode: "one_hot" (a last axis of size 1 is replaced by the vector), "multi_hot" or
             "count" (over the last axis).
         sparse: must be false; accepted for compatibility with Keras.

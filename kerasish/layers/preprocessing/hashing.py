@@ -81,8 +81,10 @@ class Hashing(HostLayer):
 
     Args:
         num_bins: number of bins, >= 1.
-        mask_value: what goes to bin 0 alone; the rest share the bins 1 .. num_bins - 1.
-        salt: an integer or two: hashes with SipHash-2-4 under this key instead of FarmHash64.
+        mask_value: what goes to bin 0 alone; the rest share the bins 1 .. num_bins - 1;
+            None: no bin is kept.
+        salt: an integer or two: hashes with SipHash-2-4 under this key instead of FarmHash64;
+            None: FarmHash64.
         output_mode: "int", "one_hot", "multi_hot" or "count" (see `CategoryEncoding`).
         sparse: must be false; accepted for compatibility with Keras.
 

@@ -23,7 +23,7 @@ class StringLookup(IndexLookup):
             counts nowhere. None: there is none.
         oov_token: what `invert` gives for unknown strings.
         vocabulary: the strings, or the path of a text file with one per line; None: `adapt`.
-        idf_weights: of each string, for "tf_idf" with a vocabulary.
+        idf_weights: of each string, for "tf_idf" with a vocabulary; None: `adapt` finds them.
         invert: whether to go from numbers to strings.
         output_mode: "int"; "one_hot", "multi_hot", "count" (see `CategoryEncoding`); "tf_idf":
             count * log(1 + documents / (1 + documents with it)).
@@ -31,7 +31,8 @@ class StringLookup(IndexLookup):
         sparse: must be false; accepted for compatibility with Keras.
         encoding: of bytes.
         name: name of the layer; None: made from the class.
-        salt: an integer or two: the key under which unknown strings are hashed (SipHash-2-4).
+        salt: an integer or two: the key under which unknown strings are hashed (SipHash-2-4);
+            None: FarmHash64.
 
     Shape: int: same; else as for `CategoryEncoding`.
 
@@ -83,7 +84,8 @@ class IntegerLookup(IndexLookup):
         pad_to_max_tokens: as for `StringLookup`.
         oov_method: which of several numbers an unknown integer gets: "floormod", integer mod
             num_oov_indices, or "farmhash", its hash.
-        salt: with "farmhash", an integer or two: the key of SipHash-2-4 instead of FarmHash64.
+        salt: with "farmhash", an integer or two: the key of SipHash-2-4 instead of FarmHash64;
+            None: FarmHash64.
         name: name of the layer; None: made from the class.
 
     Shape: int: same; else as for `CategoryEncoding`.

@@ -31,7 +31,7 @@ class Bidirectional(Layer):
     Args:
         layer: a recurrent layer; a copy of it reads forwards.
         merge_mode: "concat" (along the last axis), "sum", "mul", "ave", or None: both outputs.
-        weights: the first weights, those of the forward layer first.
+        weights: the first weights, those of the forward layer first; None: drawn.
         backward_layer: the layer that reads backwards (its go_backwards differs from the
             other's); None: a copy of `layer`.
 

@@ -23,12 +23,9 @@ from kerasish.ops.basic.arithmetic import (
 from kerasish.ops.basic.comparison import (
     equal,
     greater,
-    isfinite,
     isinf,
     isnan,
     less,
-    less_equal,
-    logical_and,
     logical_or,
     select,
 )
@@ -38,7 +35,6 @@ from kerasish.ops.basic.error_function import _erfc_positive, erf
 from kerasish.ops.basic.examples import PAIRS, integers, numbers
 from kerasish.ops.basic.exponentials import exp, power, sqrt
 from kerasish.ops.basic.nonlinearity import sigmoid
-from kerasish.ops.basic.reduce import reduce_all
 from kerasish.ops.basic.trigonometry import sin
 from kerasish.ops.op import c_function, function, op
 from kerasish.ops.shapes import broadcast
@@ -48,10 +44,9 @@ if TYPE_CHECKING:
     from kerasish.ops.op import Op
     from kerasish.tensor import Tensor
 
-__all__ = [
-    "allclose", "array", "cbrt", "copy", "deg2rad", "divide_no_nan", "exp2", "fabs", "fmax",
-    "fmin", "fmod", "gcd", "heaviside", "hypot", "isclose", "isneginf", "isposinf", "lcm",
-    "ldexp", "logaddexp", "logaddexp2", "nan_to_num", "nextafter", "rad2deg", "sinc",
+__all__ = [  "array", "cbrt", "copy", "deg2rad", "divide_no_nan", "exp2", "fabs", "fmax",
+    "fmin", "fmod", "gcd", "heaviside", "hypot",  "lcm",
+    "ldexp", "logaddexp", "logaddexp2",  "nextafter", "rad2deg", "sinc",
 ]  # fmt: skip
 
 # --- ops ------------------------------------------------------------------------------------
@@ -67,6 +62,10 @@ def cbrt(xp: ArrayModule, x: Array) -> Array:
 
     Args:
         x: tensor or array.
+
+    Example:
+        >>> [round(float(v), 3) for v in cbrt([8.0, -27.0])]
+        [2.0, -3.0]
     """
     return xp.cbrt(x).astype(x.dtype)
 
@@ -80,6 +79,10 @@ def erfc(xp: ArrayModule, x: Array) -> Array:
 
     Args:
         x: tensor or array.
+
+    Example:
+        >>> erfc([0.0]).tolist()
+        [1.0]
     """
     wide = x.astype(xp.float64)
     far = _erfc_positive(xp, xp.minimum(xp.absolute(wide), 30.0))
@@ -99,6 +102,10 @@ def logaddexp(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     Args:
         x1: tensor or array.
         x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> [round(float(v), 4) for v in logaddexp([0.0, 10.0], [0.0, 10.0])]
+        [0.6931, 10.6931]
     """
     return xp.logaddexp(x1, x2)
 
@@ -118,6 +125,10 @@ def fmod(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     Args:
         x1: tensor or array.
         x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> fmod([5.0, -5.0], 3.0).tolist()
+        [2.0, -2.0]
     """
     return xp.fmod(x1, x2)
 
@@ -345,6 +356,10 @@ def sinc(x: TensorLike) -> Tensor:
 
     Args:
         x: tensor or array.
+
+    Example:
+        >>> [abs(round(float(v), 4)) for v in sinc([0.0, 0.5, 1.0])]
+        [1.0, 0.6366, 0.0]
     """
     x = as_float(x)
     small = less(absolute(x), 1e-3)
@@ -369,103 +384,6 @@ def divide_no_nan(x1: TensorLike, x2: TensorLike) -> Tensor:
     """
     zero = equal(x2, 0)
     return select(zero, 0, divide(x1, select(zero, 1, x2)))
-
-
-@function
-def isposinf(x: TensorLike) -> Tensor:
-    """Return whether x is +infinity.
-
-    Args:
-        x: tensor or array.
-
-    Example:
-        >>> isposinf([float("-inf"), float("inf")]).tolist()
-        [False, True]
-    """
-    return logical_and(isinf(x), greater(x, 0))
-
-
-@function
-def isneginf(x: TensorLike) -> Tensor:
-    """Return whether x is -infinity.
-
-    Args:
-        x: tensor or array.
-
-    Example:
-        >>> isneginf([float("-inf"), float("inf")]).tolist()
-        [True, False]
-    """
-    return logical_and(isinf(x), less(x, 0))
-
-
-@function
-def isclose(
-    x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Tensor:
-    """Return whether |x1 - x2| <= atol + rtol * |x2|; infinities are close to themselves.
-
-    Args:
-        x1: tensor or array.
-        x2: tensor or array; broadcasts with `x1`.
-        rtol: relative tolerance, >= 0.
-        atol: absolute tolerance, >= 0.
-        equal_nan: whether NaN is close to NaN.
-
-    Example:
-        >>> isclose([1.0, 2.0], [1.0, 2.1]).tolist()
-        [True, False]
-    """
-    x1, x2 = meeting(x1, x2)
-    tolerance = add(multiply(absolute(x2), rtol), atol)
-    near = logical_and(less_equal(absolute(subtract(x1, x2)), tolerance), isfinite(x2))
-    near = logical_or(near, equal(x1, x2))
-    return logical_or(near, logical_and(isnan(x1), isnan(x2))) if equal_nan else near
-
-
-@function
-def allclose(
-    x1: TensorLike, x2: TensorLike, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
-) -> Tensor:
-    """Return whether all elements are close; see `isclose`.
-
-    Args:
-        x1: tensor or array.
-        x2: tensor or array; broadcasts with `x1`.
-        rtol: relative tolerance, >= 0.
-        atol: absolute tolerance, >= 0.
-        equal_nan: whether NaN is close to NaN.
-
-    Example:
-        >>> allclose([1.0, 2.0], [1.0, 2.0000001]).tolist()
-        True
-    """
-    return reduce_all(isclose(x1, x2, rtol, atol, equal_nan))
-
-
-@function
-def nan_to_num(
-    x: TensorLike, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None
-) -> Tensor:
-    """Return x with numbers for NaN and infinities (None: the dtype's largest and least).
-
-    Args:
-        x: tensor or array.
-        nan: what replaces NaN.
-        posinf: what replaces Inf; None: the largest number of the dtype.
-        neginf: what replaces -Inf; None: the least number of the dtype.
-
-    Example:
-        >>> nan_to_num([float("nan"), 1.0], nan=7.0).tolist()
-        [7.0, 1.0]
-    """
-    x = as_tensor(x)
-    if not dtypes.is_float(x.dtype):
-        return x
-    low, high = dtypes.limits(x.dtype) or (0.0, 0.0)
-    x = select(isnan(x), nan, x)
-    x = select(isposinf(x), high if posinf is None else posinf, x)
-    return select(isneginf(x), low if neginf is None else neginf, x)
 
 
 @function

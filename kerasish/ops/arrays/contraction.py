@@ -170,7 +170,7 @@ def cross(
         x1: tensor or array.
         x2: tensor or array; broadcasts with `x1`.
         axisa, axisb, axisc: the axis of the vectors in x1, in x2 and in the result.
-        axis: overrides the three.
+        axis: overrides the three; None: the three hold.
 
     Example:
         >>> cross([1, 0, 0], [0, 1, 0]).tolist(), cross([1, 0], [0, 1]).tolist()

@@ -39,8 +39,8 @@ def convert_to_tensor(
     Args:
         x: tensor or array.
         dtype: dtype of the result; None: chosen by the inputs.
-        sparse: must be False: sparse tensors come from SciPy's matrices.
-        ragged: must be False: kerasish has no ragged tensors.
+        sparse: must be False: sparse tensors come from SciPy's matrices; None: False.
+        ragged: must be False: kerasish has no ragged tensors; None: False.
 
     Example:
         >>> convert_to_tensor([1, 2], "float32")

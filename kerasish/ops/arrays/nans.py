@@ -80,7 +80,7 @@ def nancumsum(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None =
 
     Args:
         x: tensor or array.
-        axis: axis or axes; negative ones count from the last.
+        axis: axis or axes; negative ones count from the last; None: all, flattened.
         dtype: dtype of the result; None: chosen by the inputs.
 
     Example:
@@ -96,7 +96,7 @@ def nancumprod(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None =
 
     Args:
         x: tensor or array.
-        axis: axis or axes; negative ones count from the last.
+        axis: axis or axes; negative ones count from the last; None: all, flattened.
         dtype: dtype of the result; None: chosen by the inputs.
 
     Example:

@@ -182,7 +182,7 @@ def unique(
         return_inverse: whether to return which of them each element of x is.
         return_counts: whether to return how often each occurs.
         axis: compare slices along this axis; None: elements.
-        size: cut or fill the result to this size.
+        size: cut or fill the result to this size; None: as many as there are.
         fill_value: what fills it; None: the least element.
 
     Example:

@@ -1,35 +1,30 @@
-"""Stacking, splitting, diagonals, grids and sequences of numbers, composed of ops."""
+"""Arrays joined, cut, turned, their diagonals, and products of all pairs."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish.errors import ShapeError
-from kerasish.ops.basic.activation import as_float, meeting
-from kerasish.ops.basic.arithmetic import add, divide, floor_divide, mod, multiply, subtract
-from kerasish.ops.basic.comparison import equal, not_equal, select
-from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.ops.basic.arithmetic import add, multiply
+from kerasish.ops.basic.comparison import equal, select
+from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.creation import arange, tri, unsized
-from kerasish.ops.basic.exponentials import exp, log, power
-from kerasish.ops.basic.movement import broadcast_to, concatenate, reshape, strided_slice
+from kerasish.ops.basic.movement import concatenate, reshape, strided_slice
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.basic.reshaping import expand_dims, flip, moveaxis, pad, ravel, swapaxes
 from kerasish.ops.basic.reshaping import split as split_at
-from kerasish.ops.basic.selection import get_item
 from kerasish.ops.op import function
-from kerasish.ops.shapes import broadcast_shapes, is_unknown, normalize_axis
-from kerasish.typing import AnyTensor, Array, DTypeLike, Shape, Structure, TensorLike
+from kerasish.ops.shapes import is_unknown, normalize_axis
+from kerasish.typing import AnyTensor, Array, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 __all__ = [
-    "append", "array_split", "diag", "diagflat", "diagonal", "diff", "dsplit", "dstack",
-    "fliplr", "flipud", "geomspace", "hsplit", "hstack", "kron", "linspace", "logspace",
-    "meshgrid", "outer", "rot90", "trace", "trapezoid", "tril", "triu", "unravel_index",
-    "vander", "vsplit", "vstack",
+    "append", "array_split", "diag", "diagflat", "diagonal", "dsplit", "dstack", "fliplr",
+    "flipud", "hsplit", "hstack", "kron", "outer", "rot90", "trace", "tril", "triu", "vsplit",
+    "vstack",
 ]  # fmt: skip
 
 # --- joining and splitting --------------------------------------------------------------------
@@ -37,7 +32,19 @@ __all__ = [
 
 @function
 def append(x1: TensorLike, x2: TensorLike, axis: int | None = None) -> Tensor:
-    """Return x2 behind x1 along `axis` (None: both flattened)."""
+    """Return x2 behind x1 along `axis` (None: both flattened).
+
+    Args:
+        x1: tensor or array.
+        x2: tensor or array of the same shape but for `axis`.
+        axis: the axis to join along, negative from the last; None: both are flattened.
+
+    Example:
+        >>> append([1, 2], [3]).tolist()
+        [1, 2, 3]
+        >>> append([[1, 2]], [[3, 4]], axis=0).tolist()
+        [[1, 2], [3, 4]]
+    """
     if axis is None:
         return concatenate([ravel(x1), ravel(x2)], 0)
     return concatenate([x1, x2], axis)
@@ -51,20 +58,44 @@ def _at_least(x: AnyTensor, ndim: int) -> Tensor:
 
 @function
 def vstack(xs: Sequence[Array]) -> Tensor:
-    """Return the tensors xs stacked as rows."""
+    """Return the tensors xs stacked as rows.
+
+    Args:
+        xs: tensors or arrays, of equal shapes but for the first axis; vectors are single rows.
+
+    Example:
+        >>> vstack([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+    """
     return concatenate([_at_least(x, 2) for x in xs], 0)
 
 
 @function
 def hstack(xs: Sequence[Array]) -> Tensor:
-    """Return the tensors xs joined along the second axis, or the first where there is no second."""
+    """Return the tensors xs joined along the second axis, or the first where there is no second.
+
+    Args:
+        xs: tensors or arrays, of equal shapes but for that axis.
+
+    Example:
+        >>> hstack([[1, 2], [3]]).tolist()
+        [1, 2, 3]
+    """
     parts = [_at_least(x, 1) for x in xs]
     return concatenate(parts, 0 if len(parts[0].shape) == 1 else 1)
 
 
 @function
 def dstack(xs: Sequence[Array]) -> Tensor:
-    """Return the tensors xs joined along the third axis."""
+    """Return the tensors xs joined along the third axis.
+
+    Args:
+        xs: tensors or arrays, of equal shapes but for that axis.
+
+    Example:
+        >>> dstack([[1, 2], [3, 4]]).tolist()
+        [[[1, 3], [2, 4]]]
+    """
     parts = []
     for x in xs:
         x = _at_least(x, 2)
@@ -74,7 +105,18 @@ def dstack(xs: Sequence[Array]) -> Tensor:
 
 @function
 def array_split(x: TensorLike, indices_or_sections: int, axis: int = 0) -> list[Tensor]:
-    """Return x cut along `axis` into sections whose sizes differ by 1 at most."""
+    """Return x cut along `axis` into sections whose sizes differ by 1 at most.
+
+    Args:
+        x: tensor or array.
+        indices_or_sections: the number of parts, of which the first ones may be longer by 1, or the
+            indices at which parts begin.
+        axis: the axis to cut, negative from the last.
+
+    Example:
+        >>> [part.tolist() for part in array_split([1, 2, 3, 4, 5], 2)]
+        [[1, 2, 3], [4, 5]]
+    """
     x = as_tensor(x)
     if not isinstance(indices_or_sections, int):
         return split_at(x, indices_or_sections, axis)
@@ -85,14 +127,32 @@ def array_split(x: TensorLike, indices_or_sections: int, axis: int = 0) -> list[
 
 @function
 def hsplit(x: TensorLike, indices_or_sections: int | Sequence[int]) -> list[Tensor]:
-    """Return x cut along its second axis, or the first where there is no second."""
+    """Return x cut along its second axis, or the first where there is no second.
+
+    Args:
+        x: tensor or array.
+        indices_or_sections: the number of equal parts, or the indices at which parts begin.
+
+    Example:
+        >>> [part.tolist() for part in hsplit([[1, 2, 3], [4, 5, 6]], [1])]
+        [[[1], [4]], [[2, 3], [5, 6]]]
+    """
     x = as_tensor(x)
     return split_at(x, indices_or_sections, 0 if len(x.shape) == 1 else 1)
 
 
 @function
 def vsplit(x: TensorLike, indices_or_sections: int) -> list[Tensor]:
-    """Return x cut along its first axis; it has two or more."""
+    """Return x cut along its first axis; it has two or more.
+
+    Args:
+        x: tensor or array of two axes or more.
+        indices_or_sections: the number of equal parts, or the indices at which parts begin.
+
+    Example:
+        >>> [part.tolist() for part in vsplit([[1, 2], [3, 4]], 2)]
+        [[[1, 2]], [[3, 4]]]
+    """
     x = as_tensor(x)
     if len(x.shape) < 2:
         raise ShapeError(f"vsplit: expected 2 axes or more, got shape {x.shape}.")
@@ -106,6 +166,11 @@ def dsplit(x: TensorLike, indices_or_sections: int) -> list[Tensor]:
     Args:
         x: tensor or array.
         indices_or_sections: the number of equal parts, or the indices at which parts begin.
+
+    Example:
+        >>> import numpy as np
+        >>> [part.shape for part in dsplit(np.zeros((1, 2, 4)), 2)]
+        [(1, 2, 2), (1, 2, 2)]
     """
     return split_at(x, indices_or_sections, 2)
 
@@ -119,6 +184,10 @@ def fliplr(x: TensorLike) -> Tensor:
 
     Args:
         x: tensor or array.
+
+    Example:
+        >>> fliplr([[1, 2], [3, 4]]).tolist()
+        [[2, 1], [4, 3]]
     """
     return flip(x, 1)
 
@@ -129,6 +198,10 @@ def flipud(x: TensorLike) -> Tensor:
 
     Args:
         x: tensor or array.
+
+    Example:
+        >>> flipud([[1, 2], [3, 4]]).tolist()
+        [[3, 4], [1, 2]]
     """
     return flip(x, 0)
 
@@ -182,6 +255,10 @@ def tril(x: TensorLike, k: int = 0) -> Tensor:
     Args:
         x: tensor or array.
         k: the diagonal: 0 the main one, above it > 0, below it < 0.
+
+    Example:
+        >>> tril([[1, 2], [3, 4]]).tolist()
+        [[1, 0], [3, 4]]
     """
     x = _matrices(x, "tril")
     return select(tri(x.shape[-2], x.shape[-1], k, "bool"), x, _zero(x))
@@ -194,6 +271,10 @@ def triu(x: TensorLike, k: int = 0) -> Tensor:
     Args:
         x: tensor or array.
         k: the diagonal: 0 the main one, above it > 0, below it < 0.
+
+    Example:
+        >>> triu([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [0, 4]]
     """
     x = _matrices(x, "triu")
     return select(tri(x.shape[-2], x.shape[-1], k - 1, "bool"), _zero(x), x)
@@ -234,6 +315,10 @@ def trace(x: TensorLike, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Ten
         offset: places above the main diagonal; negative: below it.
         axis1: the first of the two axes.
         axis2: the second of the two axes.
+
+    Example:
+        >>> trace([[1, 2], [3, 4]]).tolist(), trace([[1, 2], [3, 4]], offset=1).tolist()
+        (5, 2)
     """
     return reduce_sum(diagonal(x, offset, axis1, axis2), -1)
 
@@ -268,204 +353,12 @@ def diagflat(x: TensorLike, k: int = 0) -> Tensor:
     Args:
         x: tensor or array.
         k: the diagonal: 0 the main one, above it > 0, below it < 0.
+
+    Example:
+        >>> diagflat([1, 2]).tolist()
+        [[1, 0], [0, 2]]
     """
     return diag(ravel(x), k)
-
-
-# --- grids and sequences ----------------------------------------------------------------------
-
-
-@function
-def meshgrid(*x: Any, indexing: str = "xy") -> list[Tensor]:
-    """Return the coordinates of the grid spanned by vectors, one tensor for each of them.
-
-    Args:
-        x: the vectors.
-        indexing: "xy" (the first two axes swapped, as for pictures) or "ij".
-    """
-    if indexing not in ("xy", "ij"):
-        raise ValueError(f"meshgrid: indexing must be 'xy' or 'ij', got {indexing!r}.")
-    vectors = [ravel(v) for v in x]
-    order = list(range(len(vectors)))
-    if indexing == "xy" and len(order) > 1:
-        order[0], order[1] = 1, 0
-    shape = [0] * len(order)
-    for vector, place in zip(vectors, order):
-        shape[place] = vector.shape[0]
-    return [
-        broadcast_to(reshape(v, [-1 if i == p else 1 for i in range(len(order))]), tuple(shape))
-        for v, p in zip(vectors, order)
-    ]
-
-
-@function
-def linspace(
-    start: TensorLike,
-    stop: TensorLike,
-    num: int = 50,
-    endpoint: bool = True,
-    retstep: bool = False,
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-) -> Structure:
-    """Return `num` numbers from `start` to `stop` at equal distances along a new `axis`.
-
-    Args:
-        start: the first number, or a tensor of them.
-        stop: the last one; with `endpoint=False` it is left out.
-        num: how many.
-        endpoint: whether `stop` is among them.
-        retstep: whether to return (numbers, distance).
-        dtype: None: the dtype of start and stop, at least the default float.
-        axis: where the numbers lie in the result.
-
-    Example:
-        >>> linspace(0, 1, 3).tolist()
-        [0.0, 0.5, 1.0]
-    """
-    start, stop = meeting(start, stop)
-    parts = num - 1 if endpoint else num
-    steps = divide(subtract(stop, start), float(max(parts, 1)))
-    shape = broadcast_shapes(start.shape, stop.shape, what="linspace")
-    count = reshape(arange(num, dtype=steps.dtype), (num,) + (1,) * len(shape))
-    numbers = add(multiply(count, steps), start)
-    if endpoint and num > 1:
-        # Rounding must not miss the end.
-        numbers = select(equal(count, num - 1), stop, numbers)
-    if dtype is not None:
-        numbers = cast(numbers, dtype)
-    numbers = numbers if axis == 0 else moveaxis(numbers, 0, axis)
-    return (numbers, steps) if retstep else numbers
-
-
-@function
-def logspace(
-    start: TensorLike,
-    stop: TensorLike,
-    num: int = 50,
-    endpoint: bool = True,
-    base: int = 10,
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-) -> Tensor:
-    """Return `num` numbers from base ** start to base ** stop at equal ratios.
-
-    Args:
-        start: first number.
-        stop: last number.
-        num: how many numbers.
-        endpoint: whether `stop` is the last number.
-        base: the base, > 0.
-        dtype: dtype of the result; None: chosen by the inputs.
-        axis: axis or axes; negative ones count from the last.
-    """
-    exponents = linspace(start, stop, num, endpoint, False, None, axis)
-    y = power(cast(as_tensor(base), exponents.dtype), exponents)
-    return y if dtype is None else cast(y, dtype)
-
-
-@function
-def geomspace(
-    start: TensorLike,
-    stop: TensorLike,
-    num: int = 50,
-    endpoint: bool = True,
-    dtype: DTypeLike | None = None,
-    axis: int = 0,
-) -> Tensor:
-    """Return `num` numbers from `start` to `stop`, of the same sign, at equal ratios.
-
-    Args:
-        start: first number.
-        stop: last number.
-        num: how many numbers.
-        endpoint: whether `stop` is the last number.
-        dtype: dtype of the result; None: chosen by the inputs.
-        axis: axis or axes; negative ones count from the last.
-    """
-    start, stop = meeting(start, stop)
-    ratio = log(divide(stop, start))
-    y = multiply(start, exp(linspace(multiply(ratio, 0), ratio, num, endpoint, False, None, axis)))
-    return y if dtype is None else cast(y, dtype)
-
-
-@function
-def vander(x: TensorLike, N: int | None = None, increasing: bool = False) -> Tensor:  # noqa: N803
-    """Return the powers of x as columns, the highest first unless `increasing`.
-
-    Args:
-        x: tensor or array.
-        N: number of columns; None: the size of x.
-        increasing: whether the powers grow from left to right.
-
-    Example:
-        >>> vander([2, 3], 3).tolist()
-        [[4, 2, 1], [9, 3, 1]]
-    """
-    x = as_tensor(x)
-    if len(x.shape) != 1:
-        raise ShapeError(f"vander: expected a vector, got shape {x.shape}.")
-    count = x.shape[0] if N is None else N
-    powers = arange(count) if increasing else arange(count - 1, -1, -1)
-    return power(expand_dims(x, -1), cast(powers, x.dtype))
-
-
-@function
-def diff(a: TensorLike, n: int = 1, axis: int = -1) -> Tensor:
-    """Return the differences of neighbors along `axis`, taken n times.
-
-    Args:
-        a: tensor or array.
-        n: how often differences are taken, >= 0.
-        axis: axis or axes; negative ones count from the last.
-    """
-    a = as_tensor(a)
-    axis = normalize_axis(axis, len(a.shape), "diff")
-    lead = [slice(None)] * axis
-    less = not_equal if a.dtype == "bool" else subtract
-    for _ in range(n):
-        after = strided_slice(a, [*lead, slice(1, None)])
-        a = less(after, strided_slice(a, [*lead, slice(0, max(a.shape[axis] - 1, 0))]))
-    return a
-
-
-@function
-def trapezoid(
-    y: TensorLike, x: TensorLike | None = None, dx: float = 1.0, axis: int = -1
-) -> Tensor:
-    """Return the integral of y along `axis` by the trapezoidal rule.
-
-    Args:
-        y: the values.
-        x: where they lie; None: at distances dx.
-        dx: the distance of neighbors, where x is None.
-        axis: the axis of the integral.
-    """
-    y = moveaxis(as_float(y), axis, -1)
-    heights = add(get_item(y, (..., slice(1, None))), get_item(y, (..., slice(None, -1))))
-    if x is None:
-        return multiply(reduce_sum(heights, -1), dx / 2)
-    x = as_float(x)
-    widths = diff(x) if len(x.shape) == 1 else diff(moveaxis(x, axis, -1))
-    return multiply(reduce_sum(multiply(heights, widths), -1), 0.5)
-
-
-@function
-def unravel_index(indices: TensorLike, shape: Shape) -> tuple[Tensor, ...]:
-    """Return the index along each axis of `shape` of positions in the flattened array.
-
-    Args:
-        indices: integers.
-        shape: shape of the result: integers.
-    """
-    rest = as_tensor(indices)
-    total = math.prod(shape)
-    rest = select(rest < 0, add(rest, total), rest)
-    results = []
-    for size in reversed(tuple(shape)):
-        results.append(mod(rest, size))
-        rest = floor_divide(rest, size)
-    return tuple(reversed(results))
 
 
 # --- products of all pairs ------------------------------------------------------------------------
@@ -478,6 +371,10 @@ def outer(x1: TensorLike, x2: TensorLike) -> Tensor:
     Args:
         x1: tensor or array.
         x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> outer([1, 2], [3, 4, 5]).tolist()
+        [[3, 4, 5], [6, 8, 10]]
     """
     return multiply(expand_dims(ravel(x1), -1), ravel(x2))
 
@@ -489,6 +386,10 @@ def kron(x1: TensorLike, x2: TensorLike) -> Tensor:
     Args:
         x1: tensor or array.
         x2: tensor or array; broadcasts with `x1`.
+
+    Example:
+        >>> kron([1, 2], [1, 1]).tolist()
+        [1, 1, 2, 2]
     """
     x1, x2 = as_tensor(x1), as_tensor(x2)
     ndim = max(len(x1.shape), len(x2.shape))

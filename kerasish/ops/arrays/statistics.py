@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import DTypeError, ShapeError
 from kerasish.ops import dtypes
+from kerasish.ops.arrays.grids import linspace
 from kerasish.ops.arrays.searching import searchsorted
-from kerasish.ops.arrays.shaping import linspace
 from kerasish.ops.basic.activation import as_float, meeting
 from kerasish.ops.basic.arithmetic import add, ceil, divide, floor, minimum, multiply, subtract
 from kerasish.ops.basic.comparison import isnan, logical_and, not_equal, select

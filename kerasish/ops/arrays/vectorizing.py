@@ -42,7 +42,7 @@ def vectorize(
 
     Args:
         pyfunc: takes tensors and returns a tensor, or a structure of tensors.
-        excluded: positions and names of arguments that are handed on as they are.
+        excluded: positions and names of arguments that are handed on as they are; None: none.
         signature: such as "(n),(n)->()": the trailing axes that one call takes; None: none.
 
     Example:

@@ -214,8 +214,8 @@ def arange(
 
     Args:
         start: first number; alone it is `stop`, and the numbers start from 0.
-        stop: the bound, which is not reached.
-        step: difference of neighbors, not 0.
+        stop: the bound, which is not reached; None: `start` is the bound, and 0 the start.
+        step: difference of neighbors, not 0; None: 1.
         dtype: dtype of the result; None: chosen by the inputs.
 
     Example:

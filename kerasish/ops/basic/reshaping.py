@@ -64,7 +64,7 @@ def squeeze(x: TensorLike, axis: Axis | None = None) -> Tensor:
 
     Args:
         x: tensor or array.
-        axis: axis or axes; negative ones count from the last.
+        axis: axis or axes; negative ones count from the last; None: all of size 1.
 
     Example:
         >>> squeeze([[1.0], [2.0]]).shape

@@ -178,7 +178,7 @@ def take(x: TensorLike, indices: TensorLike, axis: Axis | None = None) -> Tensor
     Args:
         x: tensor or array.
         indices: integers from -size to size - 1, `size` being that of the axis.
-        axis: axis or axes; negative ones count from the last.
+        axis: axis or axes; negative ones count from the last; None: all, flattened.
 
     Raises:
         IndexError: an index is out of bounds; for a list or an array of indices into a symbolic
@@ -218,7 +218,7 @@ def take_along_axis(x: TensorLike, indices: TensorLike, axis: Axis | None = None
     Args:
         x: tensor or array.
         indices: integers.
-        axis: axis or axes; negative ones count from the last.
+        axis: axis or axes; negative ones count from the last; None: all, flattened.
 
     Example:
         >>> take_along_axis([[3, 1]], [[1, 0]], axis=1).tolist()
@@ -304,8 +304,8 @@ def where(
 
     Args:
         condition: truth values.
-        x1: tensor or array.
-        x2: tensor or array; broadcasts with `x1`.
+        x1: tensor or array; None, with x2: the places where the condition is true.
+        x2: tensor or array; broadcasts with `x1`; None: see x1.
 
     Example:
         >>> where([True, False], [1, 2], [3, 4]).tolist()

@@ -230,7 +230,7 @@ def cumsum(x: TensorLike, axis: Axis | None = None, dtype: DTypeLike | None = No
 
     Args:
         x: tensor or array.
-        axis: axis or axes; negative ones count from the last.
+        axis: axis or axes; negative ones count from the last; None: all, flattened.
         dtype: dtype of the result; None: chosen by the inputs.
 
     Example:
@@ -247,7 +247,7 @@ def cumprod(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None = No
 
     Args:
         x: tensor or array.
-        axis: axis or axes; negative ones count from the last.
+        axis: axis or axes; negative ones count from the last; None: all, flattened.
         dtype: dtype of the result; None: chosen by the inputs.
 
     Example:

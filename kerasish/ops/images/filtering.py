@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -27,8 +26,7 @@ from kerasish.ops.basic.conv import depthwise_conv
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import ones, unsized
 from kerasish.ops.basic.exponentials import exp
-from kerasish.ops.basic.indexing import take_rows
-from kerasish.ops.basic.movement import reshape, strided_slice, transpose
+from kerasish.ops.basic.movement import reshape, strided_slice
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.basic.reshaping import expand_dims, moveaxis, pad, stack
 from kerasish.ops.basic.selection import get_item
@@ -36,13 +34,13 @@ from kerasish.ops.basic.statistics import clip, mean
 from kerasish.ops.images.resizing import channel_axis, spatial_axes
 from kerasish.ops.op import function
 from kerasish.ops.shapes import agree, is_unknown
-from kerasish.typing import AnyTensor, Array, IntOrTuple, TensorLike
+from kerasish.typing import AnyTensor, Array, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 __all__ = [
-    "crop_images", "extract_patches", "extract_patches_3d", "gaussian_blur", "hsv_to_rgb",
+    "crop_images",  "gaussian_blur", "hsv_to_rgb",
     "pad_images", "rgb_to_grayscale", "rgb_to_hsv", "sobel_edges", "ssim",
 ]  # fmt: skip
 
@@ -101,6 +99,11 @@ def gaussian_blur(
         kernel_size: (width, height) of the filter, in pixels; in this order, as Keras computes it.
         sigma: width of the bell across and down, in pixels.
         data_format: "channels_last" or "channels_first"; None: the default.
+
+    Example:
+        >>> import numpy as np
+        >>> gaussian_blur(np.ones((1, 8, 8, 3), "float32"), (3, 3), (1.0, 1.0)).shape
+        (1, 8, 8, 3)
     """
     dtype = as_tensor(images).dtype
     x, back = to_channels_last(as_float(images), data_format, "gaussian_blur")
@@ -160,6 +163,12 @@ def ssim(
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Source: Wang et al., IEEE Trans. Image Processing 13 (2004).
+
+    Example:
+        >>> import numpy as np
+        >>> image = np.ones((1, 16, 16, 1), "float32")
+        >>> ssim(image, image).tolist()
+        [1.0]
     """
     a, _ = to_channels_last(as_float(image1), data_format, "ssim")
     b, _ = to_channels_last(as_float(image2), data_format, "ssim")
@@ -317,12 +326,12 @@ def crop_images(
 
     Args:
         images: shape (n, h, w, c), (h, w, c), or channels first.
-        top_cropping: rows to leave out above, in pixels.
-        left_cropping: columns to leave out on the left.
-        bottom_cropping: rows to leave out below.
-        right_cropping: columns to leave out on the right.
-        target_height: height of the result.
-        target_width: width of the result.
+        top_cropping: rows to leave out above, in pixels; None: by the other two.
+        left_cropping: columns to leave out on the left; None: by the other two.
+        bottom_cropping: rows to leave out below; None: by the other two.
+        right_cropping: columns to leave out on the right; None: by the other two.
+        target_height: height of the result; None: by the other two.
+        target_width: width of the result; None: by the other two.
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Example:
@@ -357,12 +366,12 @@ def pad_images(
 
     Args:
         images: shape (n, h, w, c), (h, w, c), or channels first.
-        top_padding: rows to add above, in pixels.
-        left_padding: columns to add on the left.
-        bottom_padding: rows to add below.
-        right_padding: columns to add on the right.
-        target_height: height of the result.
-        target_width: width of the result.
+        top_padding: rows to add above, in pixels; None: by the other two.
+        left_padding: columns to add on the left; None: by the other two.
+        bottom_padding: rows to add below; None: by the other two.
+        right_padding: columns to add on the right; None: by the other two.
+        target_height: height of the result; None: by the other two.
+        target_width: width of the result; None: by the other two.
         data_format: "channels_last" or "channels_first"; None: the default.
 
     Example:
@@ -381,116 +390,3 @@ def pad_images(
     if any(map(is_unknown, x.shape)):
         return unsized(tuple(s + a + b for s, (a, b) in zip(x.shape, margin)), x.dtype)
     return pad(x, tuple(margin))
-
-
-def _windows(x: Tensor, axis: int, size: int, stride: int, dilation: int, padding: str) -> Tensor:
-    """Return x with `axis` replaced by (windows, elements of a window)."""
-    full, reach = x.shape[axis], dilation * (size - 1) + 1
-    if padding == "same":
-        count = -(-full // stride)
-        margin = max((count - 1) * stride + reach - full, 0)
-        width = [(0, 0)] * len(x.shape)
-        width[axis] = (margin // 2, margin - margin // 2)
-        x = pad(x, tuple(width))
-    else:
-        count = (full - reach) // stride + 1
-    if count < 1:
-        raise ShapeError(f"extract_patches: patches of {reach} exceed the size {full}.")
-    places = np.arange(count)[:, None] * stride + np.arange(size) * dilation
-    return take_rows(x, places.astype("int32"), axis)
-
-
-def _patches(
-    images: AnyTensor,
-    rank: int,
-    size: Any,
-    strides: IntOrTuple | None,
-    dilation: IntOrTuple,
-    padding: str,
-    data_format: Any,
-) -> Tensor:
-    x = as_tensor(images)
-    single = len(x.shape) == rank + 1
-    if not single and len(x.shape) != rank + 2:
-        raise ShapeError(f"extract_patches: expected {rank} spatial axes, got shape {x.shape}.")
-    if padding not in ("valid", "same"):
-        raise ValueError(f"extract_patches: padding must be 'valid' or 'same', got {padding!r}.")
-    x = expand_dims(x, 0) if single else x
-    first = config.standardize_data_format(data_format) == "channels_first"
-    x = moveaxis(x, 1, -1) if first else x
-    size, strides, dilation = (
-        (v,) * rank if isinstance(v, int) else tuple(v)
-        for v in (size, size if strides is None else strides, dilation)
-    )
-    if len(size) != rank:
-        raise TypeError(f"extract_patches: expected {rank} sizes of a patch, got {size}.")
-    if (len(strides), len(dilation)) != (rank, rank):
-        raise ValueError(
-            f"extract_patches: expected {rank} strides and dilation rates, got {strides} and "
-            f"{dilation}."
-        )
-    for i in range(rank):
-        x = _windows(x, 1 + 2 * i, size[i], strides[i], dilation[i], padding)
-    counts = tuple(x.shape[1 + 2 * i] for i in range(rank))
-    order = (0, *range(1, 2 * rank, 2), *range(2, 2 * rank + 1, 2), 2 * rank + 1)
-    depth = math.prod(size) * x.shape[-1]
-    y = reshape(transpose(x, order), (x.shape[0], *counts, depth))
-    y = moveaxis(y, -1, 1) if first else y
-    return get_item(y, 0) if single else y
-
-
-@function
-def extract_patches(
-    images: TensorLike,
-    size: int | Sequence[int],
-    strides: IntOrTuple | None = None,
-    dilation_rate: IntOrTuple = 1,
-    padding: str = "valid",
-    data_format: str | None = None,
-) -> Tensor:
-    """Return the patches of pictures, each as one pixel with all its elements as channels.
-
-    Args:
-        images: shape (n, h, w, c), (h, w, c), or channels first.
-        size: (height, width) of a patch, or one number; three: as `extract_patches_3d`.
-        strides: distance of the patches; None: their size.
-        dilation_rate: distance of the elements of a patch.
-        padding: "valid" or "same".
-        data_format: "channels_last" or "channels_first"; None: the default.
-
-    Shape: (n, h, w, c) -> (n, patches down, patches across, height * width * c)
-
-    Example:
-        >>> from kerasish import ops
-        >>> extract_patches(ops.ones((1, 4, 4, 3)), 2).shape
-        (1, 2, 2, 12)
-    """
-    axes = 3 if not isinstance(size, int) and len(size) == 3 else 2
-    return _patches(images, axes, size, strides, dilation_rate, padding, data_format)
-
-
-@function
-def extract_patches_3d(
-    volumes: TensorLike,
-    size: int,
-    strides: IntOrTuple | None = None,
-    dilation_rate: IntOrTuple = 1,
-    padding: str = "valid",
-    data_format: str | None = None,
-) -> Tensor:
-    """Return the patches of volumes, each as one element with all its elements as channels.
-
-    Args:
-        volumes: shape (n, depth, h, w, c), without n, or channels first.
-        size: (depth, height, width) of a patch, or one number.
-        strides: distance of the patches; None: their size.
-        dilation_rate: distance of the elements of a patch.
-        padding: "valid" or "same".
-        data_format: "channels_last" or "channels_first"; None: the default.
-
-    Example:
-        >>> from kerasish import ops
-        >>> extract_patches_3d(ops.ones((1, 4, 4, 4, 3)), 2).shape
-        (1, 2, 2, 2, 24)
-    """
-    return _patches(volumes, 3, size, strides, dilation_rate, padding, data_format)

@@ -95,6 +95,11 @@ def fold(
         dilation: as given to `unfold`.
         padding: as given to `unfold`.
         stride: as given to `unfold`.
+
+    Example:
+        >>> import numpy as np
+        >>> fold(np.ones((1, 4, 4), "float32"), (3, 3), 2).tolist()
+        [[[[1.0, 2.0, 1.0], [2.0, 4.0, 2.0], [1.0, 2.0, 1.0]]]]
     """
     x = as_tensor(x)
     size, kernel = _two(output_size, "output_size"), _two(kernel_size, "kernel_size")

@@ -164,7 +164,7 @@ def multi_hot(
 
     Args:
         inputs: tensor or array.
-        num_classes: number of classes, >= 1.
+        num_classes: number of classes, >= 1; None is an error.
         axis: axis or axes; negative ones count from the last.
         dtype: dtype of the result; None: chosen by the inputs.
         sparse: must be False: kerasish has no sparse tensors.

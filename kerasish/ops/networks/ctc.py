@@ -72,6 +72,12 @@ def ctc_loss(
     Shape: -> (n,)
 
     Source: Graves et al., ICML 2006.
+
+    Example:
+        >>> import numpy as np
+        >>> loss = ctc_loss(np.array([[1]]), np.zeros((1, 1, 4), "float32"), [1], [1])
+        >>> [round(float(v), 4) for v in loss]  # one step, four equal classes: log 4
+        [1.3863]
     """
     output, target = _at_least_float32(output), cast(as_tensor(target), "int32")
     if len(output.shape) != 3 or len(target.shape) != 2:
@@ -134,6 +140,13 @@ def ctc_decode(
 
     Source: Graves et al., ICML 2006; the beam search of Hannun et al., 2014, without a language
     model.
+
+    Example:
+        >>> import numpy as np
+        >>> logits = np.array([[[0, 5, 0], [0, 5, 0], [5, 0, 0], [0, 0, 5]]], "float32")
+        >>> labels, scores = ctc_decode(logits, [4])
+        >>> labels.tolist(), scores.tolist()
+        ([[[1, 2, -1, -1]]], [[-20.0]])
     """
     if strategy == "greedy":
         return _decode_greedily(inputs, sequence_lengths, merge_repeated, mask_index)

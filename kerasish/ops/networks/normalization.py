@@ -263,7 +263,7 @@ def layer_normalization(
         gamma: the factors; None: 1.
         beta: what is added; None: 0.
         axis: axis or axes; negative ones count from the last.
-        epsilon: a small number > 0 that keeps the quotient finite.
+        epsilon: a small number > 0 that keeps the quotient finite; None: `config.epsilon()`.
 
     Source: Ba, Kiros & Hinton, 2016.
 
@@ -301,7 +301,7 @@ def rms_normalization(
         x: tensor or array.
         scale: the factors, one for each element of the axis; None: 1.
         axis: axis or axes; negative ones count from the last.
-        epsilon: a small number > 0 that keeps the quotient finite.
+        epsilon: a small number > 0 that keeps the quotient finite; None: `config.epsilon()`.
 
     Source: Zhang & Sennrich, NeurIPS 2019.
 
@@ -328,7 +328,7 @@ def normalize(
         x: tensor or array.
         axis: axis or axes; negative ones count from the last.
         order: the order of the norm, > 0, or Inf.
-        epsilon: a small number > 0 that keeps the quotient finite.
+        epsilon: a small number > 0 that keeps the quotient finite; None: `config.epsilon()`.
 
     Example:
         >>> [round(v, 4) for v in normalize([3.0, 4.0]).tolist()]
@@ -384,12 +384,12 @@ def dot_product_attention(
         query: shape (batch, targets, heads, size).
         key: shape (batch, sources, key heads, size); the heads are a multiple of the key heads.
         value: shape (batch, sources, key heads, value size).
-        bias: added to the logits; broadcasts to (batch, heads, targets, sources).
-        mask: true where a target may attend; broadcasts likewise.
+        bias: added to the logits; broadcasts to (batch, heads, targets, sources); None: none.
+        mask: true where a target may attend; broadcasts likewise; None: all may.
         scale: None: 1 / sqrt(size).
         is_causal: whether a target attends to sources up to its own place only.
         flash_attention: accepted for compatibility; the result is the same.
-        attn_logits_soft_cap: c: logits become c * tanh(logits / c).
+        attn_logits_soft_cap: c: logits become c * tanh(logits / c); None: no cap.
 
     Source: Vaswani et al., NeurIPS 2017.
 

@@ -12,21 +12,25 @@ found. Results that are kept for the gradient (gates) are results like any other
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
 
-from kerasish.errors import ShapeError
-from kerasish.ops.arrays.core import derivatives
-from kerasish.ops.basic.comparison import not_equal
-from kerasish.ops.basic.convolution import accumulation_dtype
-from kerasish.ops.basic.creation import zeros
-from kerasish.ops.basic.movement import concatenate, transpose
-from kerasish.ops.basic.reduce import reduce_sum
-from kerasish.ops.basic.reshaping import stack
-from kerasish.ops.basic.selection import where
-from kerasish.ops.basic.trigonometry import tanh
+from kerasish.ops.networks.steps import (
+    Maths,
+    by_steps,
+    choose,
+    counts_at,
+    cut,
+    fitting_units,
+    full_gradient,
+    kernel_of,
+    mask_of,
+    sigmoid,
+    through_definition,
+    weight_gradient,
+)
 from kerasish.ops.op import op
-from kerasish.ops.shapes import Spec, agree
+from kerasish.ops.shapes import Spec
 from kerasish.typing import AnyTensor, Array, ArrayModule
 
 if TYPE_CHECKING:
@@ -35,122 +39,13 @@ if TYPE_CHECKING:
 __all__ = ["gru", "lstm", "simple_rnn"]
 
 
-class Maths(NamedTuple):
-    """What the cells need besides operators and slices."""
-
-    tanh: Callable[..., Any]
-    where: Callable[..., Any]
-    differs: Callable[..., Any]
-    stack: Callable[..., Any]
-    join: Callable[..., Any]
-    turn: Callable[..., Any]
-    total: Callable[..., Any]
-
-
-TENSORS = Maths(
-    tanh, where, not_equal, stack, lambda parts: concatenate(parts, axis=-1), transpose, reduce_sum
-)
-
-
-def _of_arrays(xp: ArrayModule) -> Maths:
-    return Maths(
-        xp.tanh, xp.where, xp.not_equal, xp.stack, lambda parts: xp.concatenate(parts, axis=-1),
-        xp.transpose, xp.sum,
-    )  # fmt: skip
-
-
-def _sigmoid(m: Maths, x: AnyTensor) -> AnyTensor:
-    return m.tanh(x * 0.5) * 0.5 + 0.5
-
-
-def _cut(x: AnyTensor, count: int) -> list[Any]:
-    """Return x in `count` equal parts along the last axis."""
-    width = x.shape[-1] // count
-    return [x[..., k * width : (k + 1) * width] for k in range(count)]
-
-
-def _counts(m: Maths, mask: AnyTensor | None, t: int) -> AnyTensor | None:
-    """Return (n, 1): whether step t counts; None where all do."""
-    return None if mask is None else m.differs(mask[t], 0)[:, None]
-
-
-def _choose(m: Maths, counts: AnyTensor | None, new: AnyTensor, old: AnyTensor) -> AnyTensor:
-    return new if counts is None else m.where(counts, new, old)
-
-
-def _by_steps(x: AnyTensor) -> AnyTensor:
-    """Return (steps, n, k) as (steps * n, k)."""
-    return x.reshape((x.shape[0] * x.shape[1], x.shape[2]))
-
-
-def _before(m: Maths, first: AnyTensor, states: AnyTensor) -> AnyTensor:
-    """Return the states before each step."""
-    return m.stack([first, *(states[t] for t in range(states.shape[0] - 1))])
-
-
-def _weights(m: Maths, first: AnyTensor, states: AnyTensor, dz: AnyTensor) -> AnyTensor:
-    """Return the gradient by the recurrent kernel: one product over all steps."""
-    return m.turn(_by_steps(_before(m, first, states))) @ _by_steps(dz)
-
-
-def _kernel_of(body: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the reference kernel of a function written for both: 16 bits are computed in 32."""
-
-    def kernel(xp: ArrayModule, *arrays: Any) -> Array:
-        dtype = accumulation_dtype(xp, arrays[0].dtype)
-        result = body(_of_arrays(xp), *(a.astype(dtype) for a in arrays))
-        many = result if isinstance(result, tuple) else (result,)
-        created = tuple(r.astype(arrays[0].dtype) for r in many)
-        return created if isinstance(result, tuple) else created[0]
-
-    return kernel
-
-
-def _through_definition(
-    body: Callable[..., Any], inputs: Sequence[Tensor], g: Sequence[Tensor]
-) -> list[Any]:
-    """Return the gradients of `body` on tensors, by differentiating its composition."""
-    result = derivatives["vjp"](lambda *xs: body(TENSORS, *xs), inputs, g)
-    return list(result)
-
-
-def _full(g: Tensor | None, like: Tensor) -> Tensor:
-    return zeros(like.shape, like.dtype) if g is None else g
-
-
-def _fit(what: str, x: Spec, recurrent: Spec, states: tuple[Spec, ...], gates: int) -> int | None:
-    """Return the number of units, or raise where the shapes do not fit each other."""
-    units = recurrent.shape[0]
-    fits = len(x.shape) == 3 and len(recurrent.shape) == 2
-    known = fits and None not in (units, recurrent.shape[1])
-    if fits and known:
-        fits = agree(recurrent.shape[1], gates * units) and agree(x.shape[2], gates * units)
-    if not fits or any(len(s.shape) != 2 for s in states):
-        raise ShapeError(
-            f"{what}: expected x (steps, n, {gates} * units), recurrent (units, {gates} * units) "
-            f"and states (n, units), got shapes {x.shape}, {recurrent.shape} and "
-            f"{[s.shape for s in states]}."
-        )
-    for s in states:
-        if not all(map(agree, s.shape, (x.shape[1], units))):
-            raise ShapeError(
-                f"{what}: x of shape {x.shape} and recurrent {recurrent.shape} need states of "
-                f"shape {(x.shape[1], units)}, got {s.shape}."
-            )
-    return units
-
-
-def _mask_of(*shape: int) -> Callable[..., Any]:
-    return lambda rng: (rng.random(shape) < 0.6) + 0.0
-
-
 # --- simple_rnn -------------------------------------------------------------------------------
 
 
 def _simple(m: Maths, x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:
     states = []
     for t in range(x.shape[0]):
-        h = _choose(m, _counts(m, mask, t), m.tanh(x[t] + h @ recurrent), h)
+        h = choose(m, counts_at(m, mask, t), m.tanh(x[t] + h @ recurrent), h)
         states.append(h)
     return m.stack(states)
 
@@ -161,17 +56,17 @@ def _simple_back(
 ) -> tuple[Any, ...]:  # fmt: skip
     turned, dh, dx = m.turn(recurrent), 0.0 * first, []
     for t in reversed(range(states.shape[0])):
-        counts = _counts(m, mask, t)
+        counts = counts_at(m, mask, t)
         dh = dh + g[t]
-        dz = _choose(m, counts, dh * (1.0 - states[t] * states[t]), 0.0 * dh)
-        dh = _choose(m, counts, dz @ turned, dh)
+        dz = choose(m, counts, dh * (1.0 - states[t] * states[t]), 0.0 * dh)
+        dh = choose(m, counts, dz @ turned, dh)
         dx.append(dz)
     dz = m.stack(dx[::-1])
-    return dz, _weights(m, first, states, dz), dh
+    return dz, weight_gradient(m, first, states, dz), dh
 
 
 def _simple_shape(x: Spec, recurrent: Spec, h: Spec, mask: Spec | None = None) -> Spec:
-    _fit("simple_rnn", x, recurrent, (h,), 1)
+    fitting_units("simple_rnn", x, recurrent, (h,), 1)
     return Spec(x.shape, x.dtype)
 
 
@@ -195,7 +90,7 @@ def _flops(inputs: Any, results: Any) -> int:
     "float",
     examples=[
         (((3, 2, 4), (4, 4), (2, 4)), {}),
-        (((4, 3, 2), (2, 2), (3, 2), _mask_of(4, 3)), {}),
+        (((4, 3, 2), (2, 2), (3, 2), mask_of(4, 3)), {}),
     ],
     flops=_flops,
 )
@@ -206,12 +101,18 @@ def simple_rnn(xp: ArrayModule, x: Array, recurrent: Array, h: Array, mask: Arra
         x: tensor or array.
         recurrent: matrix from the state to the gates.
         h: the state before the first step.
-        mask: (steps, n), not 0 where a step counts; elsewhere h[t] = h[t-1].
+        mask: (steps, n), not 0 where a step counts; elsewhere h[t] = h[t-1]; None: all count.
 
     Shape: (steps, n, units), (units, units), (n, units)[, (steps, n)] -> (steps, n, units).
     Source: Elman, Finding structure in time, 1990.
+
+    Example:
+        >>> import numpy as np
+        >>> x = np.zeros((5, 2, 3), "float32")
+        >>> simple_rnn(x, np.eye(3, dtype="float32"), np.zeros((2, 3), "float32")).shape
+        (5, 2, 3)
     """
-    return _kernel_of(_simple)(xp, x, recurrent, h, *(() if mask is None else (mask,)))
+    return kernel_of(_simple)(xp, x, recurrent, h, *(() if mask is None else (mask,)))
 
 
 @op(
@@ -219,12 +120,12 @@ def simple_rnn(xp: ArrayModule, x: Array, recurrent: Array, h: Array, mask: Arra
     lambda g, recurrent, h, states, mask=None: (
         Spec(g.shape, g.dtype), Spec(recurrent.shape, g.dtype), Spec(h.shape, g.dtype),
     ),
-    lambda g, y, *inputs: _through_definition(_simple_back, inputs, g),
+    lambda g, y, *inputs: through_definition(_simple_back, inputs, g),
     "float",
     outputs=3,
     examples=[
         (((3, 2, 4), (4, 4), (2, 4), (3, 2, 4)), {}),
-        (((4, 3, 2), (2, 2), (3, 2), (4, 3, 2), _mask_of(4, 3)), {}),
+        (((4, 3, 2), (2, 2), (3, 2), (4, 3, 2), mask_of(4, 3)), {}),
     ],
     flops=_flops,
 )  # fmt: skip
@@ -233,7 +134,7 @@ def simple_rnn_gradient(
 ) -> tuple[Array, ...]:
     """The gradients (dx, drecurrent, dh) of `simple_rnn`, g arriving at its result `states`."""
     given = (g, recurrent, h, states)
-    return _kernel_of(_simple_back)(xp, *given, *(() if mask is None else (mask,)))
+    return kernel_of(_simple_back)(xp, *given, *(() if mask is None else (mask,)))
 
 
 # --- lstm -------------------------------------------------------------------------------------
@@ -245,12 +146,12 @@ def _lstm(
 ) -> tuple[Any, ...]:  # fmt: skip
     states, cells, gates = [], [], []
     for t in range(x.shape[0]):
-        zi, zf, zc, zo = _cut(x[t] + h @ recurrent, 4)
-        i, f, g, o = _sigmoid(m, zi), _sigmoid(m, zf), m.tanh(zc), _sigmoid(m, zo)
+        zi, zf, zc, zo = cut(x[t] + h @ recurrent, 4)
+        i, f, g, o = sigmoid(m, zi), sigmoid(m, zf), m.tanh(zc), sigmoid(m, zo)
         new_c = f * c + i * g
-        counts = _counts(m, mask, t)
-        h = _choose(m, counts, o * m.tanh(new_c), h)
-        c = _choose(m, counts, new_c, c)
+        counts = counts_at(m, mask, t)
+        h = choose(m, counts, o * m.tanh(new_c), h)
+        c = choose(m, counts, new_c, c)
         states.append(h)
         cells.append(c)
         gates.append(m.join([i, f, g, o]))
@@ -264,8 +165,8 @@ def _lstm_back(
 ) -> tuple[Any, ...]:  # fmt: skip
     turned, dh, dc, dx = m.turn(recurrent), 0.0 * first, 0.0 * first_c, []
     for t in reversed(range(states.shape[0])):
-        counts = _counts(m, mask, t)
-        i, f, g, o = _cut(gates[t], 4)
+        counts = counts_at(m, mask, t)
+        i, f, g, o = cut(gates[t], 4)
         c = cells[t - 1] if t else first_c
         reached = m.tanh(cells[t])
         dh, dc = dh + g_states[t], dc + g_cells[t]
@@ -276,18 +177,18 @@ def _lstm_back(
             through * i * (1.0 - g * g),
             dh * reached * o * (1.0 - o),
         ]
-        dz = _choose(m, counts, m.join(parts), 0.0 * gates[t])
-        dh = _choose(m, counts, dz @ turned, dh)
-        dc = _choose(m, counts, through * f, dc)
+        dz = choose(m, counts, m.join(parts), 0.0 * gates[t])
+        dh = choose(m, counts, dz @ turned, dh)
+        dc = choose(m, counts, through * f, dc)
         dx.append(dz)
     dz = m.stack(dx[::-1])
-    return dz, _weights(m, first, states, dz), dh, dc
+    return dz, weight_gradient(m, first, states, dz), dh, dc
 
 
 def _lstm_shape(
     x: Spec, recurrent: Spec, h: Spec, c: Spec, mask: Spec | None = None
 ) -> tuple[Spec, ...]:
-    units = _fit("lstm", x, recurrent, (h, c), 4)
+    units = fitting_units("lstm", x, recurrent, (h, c), 4)
     states = Spec((*x.shape[:2], units), x.dtype)
     return states, states, Spec(x.shape, x.dtype)
 
@@ -297,9 +198,9 @@ def _lstm_rule(
     *mask: Any,
 ) -> Sequence[Any]:  # fmt: skip
     if g[2] is not None:  # a gradient of a gradient
-        arriving = [_full(a, b) for a, b in zip(g, y)]
-        return _through_definition(_lstm, (x, recurrent, h, c, *mask), arriving)
-    arriving = [_full(a, b) for a, b in zip(g[:2], y)]
+        arriving = [full_gradient(a, b) for a, b in zip(g, y)]
+        return through_definition(_lstm, (x, recurrent, h, c, *mask), arriving)
+    arriving = [full_gradient(a, b) for a, b in zip(g[:2], y)]
     return (*lstm_gradient(*arriving, recurrent, h, c, *y, *mask), None)
 
 
@@ -311,7 +212,7 @@ def _lstm_rule(
     outputs=3,
     examples=[
         (((3, 2, 8), (2, 8), (2, 2), (2, 2)), {}),
-        (((4, 3, 4), (1, 4), (3, 1), (3, 1), _mask_of(4, 3)), {}),
+        (((4, 3, 4), (1, 4), (3, 1), (3, 1), mask_of(4, 3)), {}),
     ],
     flops=_flops,
 )
@@ -326,13 +227,21 @@ def lstm(
         x: tensor or array.
         recurrent: matrix from the state to the gates.
         h, c: the states before the first step.
-        mask: (steps, n), not 0 where a step counts; elsewhere both states stay.
+        mask: (steps, n), not 0 where a step counts; elsewhere both states stay; None: all count.
 
     Shape: (steps, n, 4 units), (units, 4 units), (n, units), (n, units)[, (steps, n)] ->
     states h (steps, n, units), c (steps, n, units), gates (steps, n, 4 units).
     Source: Hochreiter and Schmidhuber, Neural Computation 1997; Gers et al. 2000.
+
+    Example:
+        >>> import numpy as np
+        >>> x, recurrent = np.zeros((5, 2, 12), "float32"), np.zeros((3, 12), "float32")
+        >>> state = np.ones((2, 3), "float32")
+        >>> h, c, gates = lstm(x, recurrent, state, state)
+        >>> h.shape, gates.shape, float(c[0, 0, 0])
+        ((5, 2, 3), (5, 2, 12), 0.5)
     """
-    return _kernel_of(_lstm)(xp, x, recurrent, h, c, *(() if mask is None else (mask,)))
+    return kernel_of(_lstm)(xp, x, recurrent, h, c, *(() if mask is None else (mask,)))
 
 
 @op(
@@ -341,13 +250,13 @@ def lstm(
         Spec(gates.shape, gates.dtype), Spec(recurrent.shape, gates.dtype),
         Spec(h.shape, gates.dtype), Spec(c.shape, gates.dtype),
     ),
-    lambda g, y, *inputs: _through_definition(_lstm_back, inputs, g),
+    lambda g, y, *inputs: through_definition(_lstm_back, inputs, g),
     "float",
     outputs=4,
     examples=[
         (((3, 2, 2), (3, 2, 2), (2, 8), (2, 2), (2, 2), (3, 2, 2), (3, 2, 2), (3, 2, 8)), {}),
         (((4, 3, 1), (4, 3, 1), (1, 4), (3, 1), (3, 1), (4, 3, 1), (4, 3, 1), (4, 3, 4),
-          _mask_of(4, 3)), {}),
+          mask_of(4, 3)), {}),
     ],
     flops=_flops,
 )  # fmt: skip
@@ -364,7 +273,7 @@ def lstm_gradient(
     Source: back-propagation through time, Werbos 1990.
     """
     given = (g_states, g_cells, recurrent, h, c, states, cells, gates)
-    return _kernel_of(_lstm_back)(xp, *given, *(() if mask is None else (mask,)))
+    return kernel_of(_lstm_back)(xp, *given, *(() if mask is None else (mask,)))
 
 
 # --- gru --------------------------------------------------------------------------------------
@@ -376,11 +285,11 @@ def _gru(
 ) -> tuple[Any, ...]:  # fmt: skip
     states, gates = [], []
     for t in range(x.shape[0]):
-        xz, xr, xn = _cut(x[t], 3)
-        hz, hr, hn = _cut(h @ recurrent + bias, 3)
-        z, r = _sigmoid(m, xz + hz), _sigmoid(m, xr + hr)
+        xz, xr, xn = cut(x[t], 3)
+        hz, hr, hn = cut(h @ recurrent + bias, 3)
+        z, r = sigmoid(m, xz + hz), sigmoid(m, xr + hr)
         n = m.tanh(xn + r * hn)
-        h = _choose(m, _counts(m, mask, t), z * h + (1.0 - z) * n, h)
+        h = choose(m, counts_at(m, mask, t), z * h + (1.0 - z) * n, h)
         states.append(h)
         gates.append(m.join([z, r, n, hn]))
     return m.stack(states), m.stack(gates)
@@ -392,27 +301,27 @@ def _gru_back(
 ) -> tuple[Any, ...]:  # fmt: skip
     turned, dh, dx, ds = m.turn(recurrent), 0.0 * first, [], []
     for t in reversed(range(states.shape[0])):
-        counts = _counts(m, mask, t)
-        z, r, n, hn = _cut(gates[t], 4)
+        counts = counts_at(m, mask, t)
+        z, r, n, hn = cut(gates[t], 4)
         h = states[t - 1] if t else first
         dh = dh + g[t]
         dn = dh * (1.0 - z) * (1.0 - n * n)
         dz, dr = dh * (h - n) * z * (1.0 - z), dn * hn * r * (1.0 - r)
         none = 0.0 * gates[t][..., h.shape[-1] :]
-        of_x = _choose(m, counts, m.join([dz, dr, dn]), none)
-        of_h = _choose(m, counts, m.join([dz, dr, dn * r]), none)
-        dh = _choose(m, counts, dh * z, dh) + of_h @ turned
+        of_x = choose(m, counts, m.join([dz, dr, dn]), none)
+        of_h = choose(m, counts, m.join([dz, dr, dn * r]), none)
+        dh = choose(m, counts, dh * z, dh) + of_h @ turned
         dx.append(of_x)
         ds.append(of_h)
     of_h = m.stack(ds[::-1])
-    bias = m.total(_by_steps(of_h), 0)
-    return m.stack(dx[::-1]), _weights(m, first, states, of_h), bias, dh
+    bias = m.total(by_steps(of_h), 0)
+    return m.stack(dx[::-1]), weight_gradient(m, first, states, of_h), bias, dh
 
 
 def _gru_shape(
     x: Spec, recurrent: Spec, bias: Spec, h: Spec, mask: Spec | None = None
 ) -> tuple[Spec, ...]:
-    units = _fit("gru", x, recurrent, (h,), 3)
+    units = fitting_units("gru", x, recurrent, (h,), 3)
     width = None if units is None else 4 * units
     return Spec((*x.shape[:2], units), x.dtype), Spec((*x.shape[:2], width), x.dtype)
 
@@ -421,9 +330,9 @@ def _gru_rule(
     g: tuple[Any, ...], y: Sequence[Tensor], x: Tensor, recurrent: Tensor, bias: Tensor, h: Tensor,
     *mask: Any,
 ) -> Sequence[Any]:  # fmt: skip
-    arriving = _full(g[0], y[0])
+    arriving = full_gradient(g[0], y[0])
     if g[1] is not None:  # a gradient of a gradient
-        return _through_definition(_gru, (x, recurrent, bias, h, *mask), (arriving, g[1]))
+        return through_definition(_gru, (x, recurrent, bias, h, *mask), (arriving, g[1]))
     return (*gru_gradient(arriving, recurrent, h, *y, *mask), None)
 
 
@@ -435,7 +344,7 @@ def _gru_rule(
     outputs=2,
     examples=[
         (((3, 2, 6), (2, 6), (6,), (2, 2)), {}),
-        (((4, 3, 3), (1, 3), (3,), (3, 1), _mask_of(4, 3)), {}),
+        (((4, 3, 3), (1, 3), (3,), (3, 1), mask_of(4, 3)), {}),
     ],
     flops=_flops,
 )
@@ -452,13 +361,20 @@ def gru(
         recurrent: matrix from the state to the gates.
         bias: what is added, or None.
         h: the state before the first step.
-        mask: (steps, n), not 0 where a step counts; elsewhere the state stays.
+        mask: (steps, n), not 0 where a step counts; elsewhere the state stays; None: all count.
 
     Shape: (steps, n, 3 units), (units, 3 units), (3 units,), (n, units)[, (steps, n)] ->
     states (steps, n, units), and z, r, n, s_n as (steps, n, 4 units).
     Source: Cho et al., EMNLP 2014, in cuDNN's variant.
+
+    Example:
+        >>> import numpy as np
+        >>> x, recurrent = np.zeros((5, 2, 9), "float32"), np.zeros((3, 9), "float32")
+        >>> states, _ = gru(x, recurrent, np.zeros(9, "float32"), np.ones((2, 3), "float32"))
+        >>> states.shape, float(states[0, 0, 0])
+        ((5, 2, 3), 0.5)
     """
-    return _kernel_of(_gru)(xp, x, recurrent, bias, h, *(() if mask is None else (mask,)))
+    return kernel_of(_gru)(xp, x, recurrent, bias, h, *(() if mask is None else (mask,)))
 
 
 @op(
@@ -467,12 +383,12 @@ def gru(
         Spec((*g.shape[:2], recurrent.shape[1]), g.dtype), Spec(recurrent.shape, g.dtype),
         Spec((recurrent.shape[1],), g.dtype), Spec(h.shape, g.dtype),
     ),
-    lambda g, y, *inputs: _through_definition(_gru_back, inputs, g),
+    lambda g, y, *inputs: through_definition(_gru_back, inputs, g),
     "float",
     outputs=4,
     examples=[
         (((3, 2, 2), (2, 6), (2, 2), (3, 2, 2), (3, 2, 8)), {}),
-        (((4, 3, 1), (1, 3), (3, 1), (4, 3, 1), (4, 3, 4), _mask_of(4, 3)), {}),
+        (((4, 3, 1), (1, 3), (3, 1), (4, 3, 1), (4, 3, 4), mask_of(4, 3)), {}),
     ],
     flops=_flops,
 )  # fmt: skip
@@ -486,7 +402,7 @@ def gru_gradient(
         states, gates: what `gru` gave.
     """
     given = (g, recurrent, h, states, gates)
-    return _kernel_of(_gru_back)(xp, *given, *(() if mask is None else (mask,)))
+    return kernel_of(_gru_back)(xp, *given, *(() if mask is None else (mask,)))
 
 
 for _op in (lstm, gru):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from kerasish.identifiers import get_by_name
 from kerasish.optimizers.schedules.cosine import CosineDecay as CosineDecay
 from kerasish.optimizers.schedules.cosine import CosineDecayRestarts as CosineDecayRestarts
 from kerasish.optimizers.schedules.decay import ExponentialDecay as ExponentialDecay
@@ -12,7 +13,8 @@ from kerasish.optimizers.schedules.decay import InverseTimeDecay as InverseTimeD
 from kerasish.optimizers.schedules.decay import PiecewiseConstantDecay as PiecewiseConstantDecay
 from kerasish.optimizers.schedules.decay import PolynomialDecay as PolynomialDecay
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule as LearningRateSchedule
-from kerasish.registry import add_builtins, get_by_name, serialize_keras_object
+from kerasish.registry import add_builtins, serialize_keras_object
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, Structure
 
 _CLASSES = (
@@ -35,6 +37,7 @@ def serialize(learning_rate_schedule: LearningRateSchedule) -> dict[str, Any]:
     return serialize_keras_object(learning_rate_schedule)
 
 
+@hides_frames
 def deserialize(config: Config, custom_objects: Mapping[str, Any] | None = None) -> Structure:
     """Return the schedule that `serialize` was given.
 

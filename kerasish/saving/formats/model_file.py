@@ -134,7 +134,7 @@ def load_model(
 
     Args:
         filepath: a `.keras` file or folder, or a legacy `.h5` file, of kerasish or of Keras.
-        custom_objects: name -> class or function that the file may name.
+        custom_objects: name -> class or function that the file may name; None: none.
         compile: whether to compile the model as it was, its optimizer where it stopped.
         safe_mode: whether functions in the file must be registered.
 
@@ -180,7 +180,8 @@ def save_weights(
         filepath: "NAME.weights.h5", or "NAME.safetensors"; "NAME.weights.json" with
             max_shard_size.
         overwrite: whether a file that exists is replaced.
-        max_shard_size: write several files of at most this many GiB, and an index of them.
+        max_shard_size: write several files of at most this many GiB, and an index of them;
+            None: one file.
 
     Raises:
         ValueError: another ending, or the model has no weights yet.

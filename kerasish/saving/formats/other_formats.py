@@ -69,5 +69,9 @@ def load_onnx(filepath: PathLike, trainable: bool = True, **options: Any) -> Mod
             not known; the message names the node.
         ImportError: the package onnx is not installed.
         OSError: it cannot be read.
+
+    Example:
+        >>> model = load_onnx("scores.onnx")  # doctest: +SKIP
+        >>> model.predict(x)  # doctest: +SKIP
     """
     return _readers["onnx"](filepath, trainable=trainable, **options)

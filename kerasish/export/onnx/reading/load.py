@@ -26,12 +26,15 @@ def load_onnx(
     Args:
         filepath: the file.
         trainable: whether float initializers are trainable.
-        constants: fixed values of inputs: name -> array.
+        constants: fixed values of inputs: name -> array; None: none.
 
     Raises:
         ValueError: the file is damaged or says what is not known.
         ImportError: the package onnx is not installed.
         OSError: it cannot be read.
+
+    Example:
+        >>> model = load_onnx("scores.onnx")  # doctest: +SKIP
     """
     path = file_path(filepath)
     try:
