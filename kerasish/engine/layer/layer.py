@@ -53,6 +53,7 @@ from kerasish.errors import user_place
 from kerasish.graph.abstract import infer
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
+from kerasish.ops.op import SymbolicArgument
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import (
     SparseTensor,
@@ -282,6 +283,10 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
                 if outermost:
                     context.root = None
                     set_calling(False)
+        except SymbolicArgument as signal:
+            if not hasattr(signal.argument, "outside"):
+                raise
+            return signal.argument.__kerasish_function__(self, args, kwargs)
         except Exception as error:
             hide_frames(error)
             raise

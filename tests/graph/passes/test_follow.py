@@ -115,6 +115,13 @@ CASES = {
         )(ops.reshape(ops.matmul(x[..., :3], w[:3]), (4, 50, 5, 10))),
         (array(4, 50, 50), SQUARE, array(5, 10)), None,
     ),
+    "heads, added to what was read before": (
+        lambda x, w, b: (
+            lambda y: ops.exp(ops.sum(y) / 1e4)
+            + (ops.reshape(ops.matmul(x, w), (4, 50, 5, 10)) + y)
+        )(ops.matmul(ops.reshape(x[..., :10], (4, 50, 5, 2)), w[:2, :10])),
+        (array(4, 50, 50), SQUARE, array(5, 10)), [],
+    ),
     "float64": (dense, (X.astype("float64"), W.astype("float64"), B.astype("float64")), []),
 }  # fmt: skip
 
@@ -140,7 +147,7 @@ def test_the_larger_of_two_products_adds():
     def low_rank(x, w, a, b):
         return ops.matmul(ops.matmul(x, a), b) + ops.matmul(x, w)
 
-    arguments = (ROWS, SQUARE, array(50, 4), array(4, 50))
+    arguments = (array(3000, 50), SQUARE, array(50, 4), array(4, 50))
     graph = fuse_epilogues(optimize(trace(low_rank, *arguments).graph))
     (product,) = (n for n in graph.nodes if n.op.name == "product")
     assert product.attrs["what"].leader.inputs[1].shape == (50, 50)
