@@ -1,7 +1,7 @@
 """Layers and ops inside graphs of TensorFlow, such as `tf.data.Dataset.map`.
 
-A call on a value in such a graph becomes one node, by `tf.numpy_function`: TensorFlow passes arrays,
-and the layer or op computes with them as it does anywhere. Gradients do not flow through it.
+A call on a value in such a graph becomes one node, by `tf.numpy_function`: TensorFlow passes
+arrays, and the layer or op computes with them as anywhere. Gradients do not flow through it.
 """
 
 from __future__ import annotations
