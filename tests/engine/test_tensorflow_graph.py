@@ -67,6 +67,8 @@ def test_ops_take_values_anywhere_among_their_arguments():
     y = ops.add(X, symbol(X))
     np.testing.assert_array_equal(y.compute(), X + X)
     np.testing.assert_array_equal(ops.stack([symbol(X), symbol(X + 1)]).compute(), [X, X + 1])
+    pair = [symbol(X[0, 1]), symbol(X[0, 2])]
+    np.testing.assert_array_equal(ops.add(pair, 1.0).compute(), X[0, 1:3] + 1)
     parts = ops.split(symbol(X), 2, axis=1)
     np.testing.assert_array_equal(parts[1].compute(), X[:, 2:])
     np.testing.assert_array_equal(layers.Add()([symbol(X), symbol(X)]).compute(), X + X)
