@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from kerasish import backends, ops
+from kerasish.backends.onednn import native
 from kerasish.backends.static.engine import Static
-from kerasish.backends.static.machine import native
 
 TURNS = list(itertools.product((True, False), repeat=2))
 
