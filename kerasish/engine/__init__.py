@@ -10,6 +10,7 @@ from kerasish.engine.layer.operation import Operation as Operation
 from kerasish.engine.layer.operation import is_keras_tensor as is_keras_tensor
 from kerasish.engine.layer.stateless import StatelessScope as StatelessScope
 from kerasish.engine.layer.stateless import SymbolicScope as SymbolicScope
+from kerasish.engine.layer.tensorflow_graph import TensorFlowValue as TensorFlowValue
 from kerasish.engine.model.cloning import clone_model as clone_model
 from kerasish.engine.model.model import Functional as Functional
 from kerasish.engine.model.model import Model as Model

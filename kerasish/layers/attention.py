@@ -65,6 +65,8 @@ class MultiHeadAttention(KernelLayer):
         (None, 5, 8)
     """
 
+    names_activity = True
+
     example: Any = {
         "args": {"num_heads": 2, "key_dim": 3}, "shape": [(2, 4, 6), (2, 5, 6)], "spread": True,
     }  # fmt: skip
@@ -315,6 +317,8 @@ class GroupQueryAttention(MultiHeadAttention):
         >>> GroupQueryAttention(head_dim=4, num_query_heads=2, num_key_value_heads=1)(x, x).shape
         (None, 5, 8)
     """
+
+    names_activity = False
 
     example: Any = {
         "args": {"head_dim": 3, "num_query_heads": 4, "num_key_value_heads": 2},

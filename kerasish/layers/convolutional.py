@@ -29,6 +29,8 @@ class ConvolutionLayer(WindowLayer, WeightedLayer):
         options: what `WeightedLayer` takes.
     """
 
+    names_activity = True
+
     layer_role = "convolution"
 
     def __init__(

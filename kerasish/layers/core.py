@@ -182,6 +182,8 @@ class Embedding(QuantizedEmbeddingLayer):
         (None, 7, 4)
     """
 
+    names_activity = True
+
     layer_role = "embedding"
     quantizes = True
 

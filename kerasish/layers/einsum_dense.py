@@ -51,6 +51,8 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
         (None, 3, 4)
     """
 
+    names_activity = True
+
     layer_role = "dense"
     quantizes = True
 

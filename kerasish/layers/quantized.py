@@ -219,7 +219,9 @@ class QuantizedLayer(LowRankLayer):
         """Return the constructor's arguments."""
         config = super().get_config()
         config.pop("quantization_config", None)
-        if self.quantization_config is not None and self.weight_format not in ("gptq", "awq"):
+        if vars(type(self)).get("quantizes") and self.quantization_config is None:
+            config["quantization_config"] = None
+        elif self.quantization_config is not None and self.weight_format not in ("gptq", "awq"):
             config["quantization_config"] = quantizers.serialize(self.quantization_config)
         return config
 

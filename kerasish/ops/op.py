@@ -14,6 +14,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from kerasish.ops.shapes import Unknown
+from kerasish.outside import comes_from_outside, stand_in
 from kerasish.overriding import override
 from kerasish.tracebacks import hide_frames, hint_keywords
 from kerasish.typing import AnyTensor, Structure
@@ -457,6 +458,8 @@ def _symbolic_among(values: Structure) -> Any:
             result = _symbolic_among(value)
         elif kind is dict:
             result = _symbolic_among(value.values())
+        elif comes_from_outside(kind):
+            result = stand_in(value)
         else:
             _plain.add(kind)
             continue

@@ -22,6 +22,7 @@ from kerasish.operators import BitOperators, Operators
 from kerasish.ops import dtypes
 from kerasish.ops.arrays.core import derivatives
 from kerasish.ops.op import SymbolicArgument, current_engine
+from kerasish.outside import stand_in
 from kerasish.overriding import override
 from kerasish.typing import AnyTensor, Array, Structure, TensorLike
 
@@ -405,6 +406,8 @@ def _convert_array(x: Structure, name: str | None) -> Tensor:
         array, borrowed = x, _may_change(x)
     elif devices.lies_on_gpu(x):
         array = devices.adopt(x)
+    elif (symbol := stand_in(x)) is not None:
+        raise SymbolicArgument(symbol)
     elif hasattr(x, "__array__"):
         array = np.asarray(x)
         borrowed = _may_change(array)
@@ -449,8 +452,9 @@ def _on_current(array: Array) -> Array:
 def _convert_list(x: Sequence[Any], name: str | None) -> tuple[Any, str | None]:
     leaves = _leaves(x)
     for leaf in leaves:
-        if hasattr(type(leaf), "__kerasish_function__"):
-            raise SymbolicArgument(leaf)
+        symbol = leaf if hasattr(type(leaf), "__kerasish_function__") else stand_in(leaf)
+        if symbol is not None:
+            raise SymbolicArgument(symbol)
     if any(isinstance(leaf, (Tensor, Holder)) for leaf in leaves):
         return ops.stack([convert(part, name) for part in x]), name
     try:

@@ -102,10 +102,12 @@ def find(key: tuple[Any, ...], make: Callable[[], Runner | None]) -> Runner | No
         key: what is computed, with all sizes.
         make: returns a new runner, or raises what oneDNN raises for what it does not have.
     """
+    if native.available():
+        return None
     full = (*key, native.get_threads())
     runners = _memory.runners
     if full not in runners:
-        runners[full] = None if native.available() else _made(make)
+        runners[full] = _made(make)
         if len(runners) > _KEPT:
             runners.popitem(last=False)
     runners.move_to_end(full)

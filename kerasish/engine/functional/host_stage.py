@@ -26,6 +26,7 @@ from kerasish.graph.abstract import Abstract
 from kerasish.graph.nested import Tracer
 from kerasish.ops import dtypes
 from kerasish.ops.op import current_engine
+from kerasish.outside import first_stand_in
 from kerasish.tensor import Tensor, convert, is_traced, to_numpy, wrap
 from kerasish.typing import AnyTensor, Structure
 
@@ -54,7 +55,11 @@ class HostLayer(Layer):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         """Compute at once, or remember a call on symbolic tensors."""
-        unknown = [t for t in tree.flatten(args) if isinstance(t, Tensor) and is_traced(t)]
+        leaves = tree.flatten(args)
+        symbol = first_stand_in(leaves)
+        if symbol is not None:
+            return symbol.__kerasish_function__(self, args, kwargs)
+        unknown = [t for t in leaves if isinstance(t, Tensor) and is_traced(t)]
         if unknown and isinstance(unknown[0].value, Abstract):
             return self._call_on_shapes(args)
         if unknown or isinstance(current_engine(), Tracer) and any(map(_is_text, args)):

@@ -53,6 +53,7 @@ from kerasish.errors import user_place
 from kerasish.graph.abstract import infer
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
+from kerasish.ops.op import SymbolicArgument
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import (
     SparseTensor,
@@ -112,6 +113,7 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
     # Whether `call` takes a SparseTensor as it is. None: a layer of the user's does.
     accepts_sparse: bool | None = None
     weightless = False  # whether the class has nothing to build: then it is built from the start
+    names_activity = False  # whether configs name an activity_regularizer of None, as Keras's do
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = object.__new__(cls)
@@ -282,6 +284,10 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
                 if outermost:
                     context.root = None
                     set_calling(False)
+        except SymbolicArgument as signal:
+            if not hasattr(signal.argument, "outside"):
+                raise
+            return signal.argument.__kerasish_function__(self, args, kwargs)
         except Exception as error:
             hide_frames(error)
             raise
@@ -435,9 +441,9 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
         results: dict[str, Any] = {
             "name": self.name, "trainable": self._trainable, "dtype": _described(self._policy),
         }  # fmt: skip
-        if self.activity_regularizer is not None:
-            results["activity_regularizer"] = _described(self.activity_regularizer)
         given, own = described_arguments(self)
+        if own and self.names_activity or self.activity_regularizer is not None:
+            results["activity_regularizer"] = _described(self.activity_regularizer)
         for name, value in given.items():
             if name in _BASE_ARGUMENTS:
                 continue

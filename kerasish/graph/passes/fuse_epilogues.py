@@ -79,9 +79,9 @@ class _Follower:
         bias = added = view = None
         following = self._following(out)
         if following is not None and _splits_last(following):
-            # Attention heads: the bias is added after the last axis has been split.
+            # Attention heads: what is added comes after the last axis has been split.
             view, following = following, self._following(following.out)
-            if following is None or self._bias(following, view.out, leader.out) is None:
+            if following is None or following.op.name != "add":
                 return
         whole = out if view is None else view.out
         if following is not None and following.op.name == "add":
@@ -94,8 +94,8 @@ class _Follower:
         if relu:
             taken.append(following)  # type: ignore[arg-type]
             whole = following.out  # type: ignore[union-attr]
-        elif view is None and following is not None:
-            added = self._added(following, whole, leader)
+        elif following is not None:
+            added = self._added(following, whole, leader, view)
             if added is not None:
                 taken.append(following)
                 whole = following.out
@@ -117,6 +117,11 @@ class _Follower:
             flat = Value(*what.leader.out.spec)
             shape = Node(view.op, [flat], {**view.attrs, "newshape": whole.shape}, [whole])
             nodes = [make_product(what, inputs, flat), shape]
+            if what.sum and inputs[-1].shape != flat.shape:
+                joined = Value(*flat.spec)
+                attrs = {**view.attrs, "newshape": flat.shape}
+                nodes.insert(0, Node(view.op, [inputs[-1]], attrs, [joined]))
+                nodes[1] = make_product(what, [*inputs[:-1], joined], flat)
             taken.append(view)
         last = max(taken, key=self.place.__getitem__)
         self.swaps.update((node, []) for node in taken)
@@ -144,17 +149,43 @@ class _Follower:
         maker = self.makers.get(other)
         return other if maker is None else None
 
-    def _added(self, node: Node, x: Value, leader: Node) -> Value | None:
-        """Return what a node adds to x if the product can overwrite it; else None."""
+    def _added(self, node: Node, x: Value, leader: Node, view: Node | None) -> Value | None:
+        """Return what a node adds to x if the product can overwrite it; else None.
+
+        Args:
+            view: the node that has split the last axis of the product; None: none.
+        """
         if node.op.name != "add" or node.out.shape != x.shape:
             return None
         a, b = node.inputs
         other = b if a is x else a
         if other is x or other.shape != x.shape or other.dtype != x.dtype:
             return None
-        if 2.0 * x.size * _depth(leader) < WORTH or not self._is_free(other, self.place[node]):
+        if view is not None:
+            other = self._before_split(other, leader.out)
+            if self.uses.get(other) != 1:
+                return None  # a reshaped value: who else reads its memory is not seen later on
+        work = 2.0 * x.size * _depth(leader)
+        if work < WORTH or self._work_of(other) > work:
             return None
-        return other
+        return other if self._is_free(other, self.place[node]) else None
+
+    def _work_of(self, v: Value) -> float:
+        """Return the operations of the product that makes v for one reader; 0 for other values.
+
+        Of two products that are added, the larger one adds: the smaller one then only writes.
+        """
+        maker = self.makers.get(v)
+        if maker is None or not maker.op.epilogues or maker in self.swaps:
+            return 0.0
+        return 2.0 * v.size * _depth(maker) if self.uses.get(v) == 1 else 0.0
+
+    def _before_split(self, v: Value, product: Value) -> Value:
+        """Return the value of the product's shape of which v is a view, if there is one; else v."""
+        maker = self.makers.get(v)
+        if maker is None or not _splits_last(maker) or self.uses.get(v) != 1:
+            return v
+        return maker.inputs[0] if maker.inputs[0].shape == product.shape else v
 
     def _is_free(self, v: Value, place: int) -> bool:
         """Return whether v is in memory that no node after index `place` reads."""

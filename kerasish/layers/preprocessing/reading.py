@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from typing import Any
 
 import numpy as np
 
+from kerasish.engine.data.py_dataset import PyDataset
 from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import Array, Shape, Structure, TensorLike
 
@@ -93,6 +95,9 @@ def batches_of(data: Array, steps: int | None, who: str) -> Iterator[Any]:
     batches: Iterable[Any] = [data] if whole else data
     if hasattr(data, "to_numpy"):  # a data frame's column
         batches = [data.to_numpy()]
+    if isinstance(data, PyDataset):  # iterated over as a sequence, it might never end
+        total = data.num_batches
+        batches = map(data.__getitem__, itertools.count() if total is None else range(total))
     count = 0
     for batch in batches:
         if steps is not None and count >= steps:

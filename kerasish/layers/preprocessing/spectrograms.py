@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -177,12 +177,6 @@ class STFTSpectrogram(Layer):
         if self._size % 2 == 0:
             sides[-1] = 1.0
         return ops.cast(sides, self.compute_dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        result = super().get_config()
-        result.update(frame_step=self._step, fft_length=self._size)
-        return result
 
 
 class MelSpectrogram(Layer):

@@ -139,6 +139,8 @@ class BaseConvLSTM(CellAttributes, RNN):
     Shape: (n, steps, *spatial, channels) -> (n[, steps], *windows, filters).
     """
 
+    names_activity = True
+
     _rank = 0
     filters: int
     kernel_size: tuple[int, ...]

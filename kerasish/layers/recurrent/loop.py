@@ -333,6 +333,8 @@ class CellLayer(CellAttributes, RNN):
         of_cell: the arguments of the cell that are not among these.
     """
 
+    names_activity = True
+
     layer_role = "recurrent"
     cell_class: type[BaseCell]
     units: int

@@ -97,6 +97,31 @@ CASES = {
         lambda x, w, b: ops.reshape(ops.matmul(x, w), (4, 25, 100)) + b,
         (array(4, 50, 50), SQUARE, array(100)), [],
     ),
+    "heads, added": (
+        lambda x, w, b: ops.reshape(ops.matmul(x, w), (4, 50, 5, 10)) + b
+        + ops.matmul(ops.reshape(x[..., :10], (4, 50, 5, 2)), w[:2, :10]),
+        (array(4, 50, 50), SQUARE, array(5, 10)), ["product"],
+    ),
+    "heads, both split": (
+        lambda x, w, b: ops.relu(
+            ops.reshape(ops.matmul(x, w), (4, 50, 5, 10))
+            + ops.reshape(ops.matmul(x[..., :3], w[:3]), (4, 50, 5, 10))
+        ),
+        (array(4, 50, 50), SQUARE, array(5, 10)), ["product"],
+    ),
+    "heads, added to what is read twice": (
+        lambda x, w, b: (
+            lambda y: ops.reshape(ops.matmul(x, w), (4, 50, 5, 10)) + y * 1.0 + ops.exp(ops.sum(y))
+        )(ops.reshape(ops.matmul(x[..., :3], w[:3]), (4, 50, 5, 10))),
+        (array(4, 50, 50), SQUARE, array(5, 10)), None,
+    ),
+    "heads, added to what was read before": (
+        lambda x, w, b: (
+            lambda y: ops.exp(ops.sum(y) / 1e4)
+            + (ops.reshape(ops.matmul(x, w), (4, 50, 5, 10)) + y)
+        )(ops.matmul(ops.reshape(x[..., :10], (4, 50, 5, 2)), w[:2, :10])),
+        (array(4, 50, 50), SQUARE, array(5, 10)), [],
+    ),
     "float64": (dense, (X.astype("float64"), W.astype("float64"), B.astype("float64")), []),
 }  # fmt: skip
 
@@ -116,6 +141,19 @@ def test_products(name):
     step = backends.get("static").compile(function)
     for _ in range(2):
         np.testing.assert_allclose(step(*arguments), want[0], rtol=1e-4, atol=1e-4)
+
+
+def test_the_larger_of_two_products_adds():
+    def low_rank(x, w, a, b):
+        return ops.matmul(ops.matmul(x, a), b) + ops.matmul(x, w)
+
+    arguments = (array(3000, 50), SQUARE, array(50, 4), array(4, 50))
+    graph = fuse_epilogues(optimize(trace(low_rank, *arguments).graph))
+    (product,) = (n for n in graph.nodes if n.op.name == "product")
+    assert product.attrs["what"].leader.inputs[1].shape == (50, 50)
+    assert product.attrs["what"].sum
+    want = arguments[0] @ arguments[1] + arguments[0] @ arguments[2] @ arguments[3]
+    np.testing.assert_allclose(interpret(graph, arguments)[0], want, rtol=1e-4, atol=1e-4)
 
 
 def drop_products(graph):

@@ -18,7 +18,7 @@ from kerasish.autodiff import gradients_of
 from kerasish.backends.onednn import native
 from kerasish.backends.static import engine as static_engine
 from kerasish.backends.static.codegen import cost
-from kerasish.backends.static.lowering import concurrent
+from kerasish.backends.static.lowering import concurrent, library
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.graph.passes import recurrences
 
@@ -58,15 +58,17 @@ class Refusal(Exception):  # noqa: N818 - a result of a run, as numbers are
 def using(engine: Engine) -> Iterator[None]:
     """Let programs run on an engine in this block."""
     before = config.backend(), config.optimize(), config.dtype_policy()
-    kept = cost.GRAIN, concurrent.WORTH_FLOPS, native.available, static_engine.CompiledPlan
+    limits = cost.GRAIN, concurrent.WORTH_FLOPS, library.SMALL_FLOPS, library.NARROW_DEPTH
+    kept = native.available, static_engine.CompiledPlan
     block = recurrences.BLOCK
     compiled_plans = static_engine.COMPILED_PLANS
     try:
         config.set_backend(engine.backend)
         config.set_optimize(engine.optimize)
         if engine.threads > 1:
-            # As many threads as are set, however little there is to do.
+            # As many threads as are set, however little there is to do; all products by oneDNN.
             cost.GRAIN, concurrent.WORTH_FLOPS = 1e-6, 0
+            library.SMALL_FLOPS, library.NARROW_DEPTH = 0.0, 1
         if engine.threads > 1 or not engine.onednn:
             recurrences.BLOCK = 2  # sequences are short
         if not engine.onednn:
@@ -81,9 +83,9 @@ def using(engine: Engine) -> Iterator[None]:
         config.set_backend(before[0])
         config.set_optimize(before[1])
         config.set_dtype_policy(before[2])
-        cost.GRAIN, concurrent.WORTH_FLOPS, *more = kept
+        cost.GRAIN, concurrent.WORTH_FLOPS, library.SMALL_FLOPS, library.NARROW_DEPTH = limits
+        native.available, static_engine.CompiledPlan = kept  # type: ignore[misc,assignment]
         recurrences.BLOCK = block
-        native.available, static_engine.CompiledPlan = more  # type: ignore[misc,assignment]
         static_engine.COMPILED_PLANS = compiled_plans
 
 

@@ -30,7 +30,7 @@ from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Graph, Value
 from kerasish.ops import dtypes
 
-MOST_KEPT = 1 << 26  # bytes of weights of a plan that lie in memory a second time
+MOST_KEPT = 1 << 27  # bytes of weights of a plan that lie in memory a second time
 
 
 class UndecidedUpdateError(RuntimeError):

@@ -35,6 +35,8 @@ if TYPE_CHECKING:
 
 ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
 MIN_ROWS = 32  # matrices of fewer rows, apart in memory, are copied side by side before a product
+NARROW = 48  # columns; a product with as many or fewer fills the vectors of a processor badly
+NARROW_DEPTH = 256  # terms of each sum from which the transposed product pays
 SMALL_FLOPS = 100_000.0  # smaller products are faster in a loop of our own than in a library call
 
 
@@ -179,6 +181,23 @@ def _unturned(steps: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
     return tuple(steps[axes.index(i)] for i in range(len(axes)))
 
 
+def _transposed(a: View) -> View:
+    """Return the view of a matrix with its axes swapped."""
+    return View(a.root, a.shape[::-1], a.strides[::-1])
+
+
+def _is_narrow_sum(a: View, b: View) -> bool:
+    """Return whether a^T b, transposed, is computed faster as b^T a.
+
+    This is the gradient of a weight with few columns: a sum over the rows of a batch. The rows of
+    `a` as they lie in memory then fill the vectors.
+    """
+    if len(a.shape) != 2 or len(b.shape) != 2:
+        return False
+    (rows, depth), columns = a.shape, b.shape[1]
+    return a.strides[0] == 1 and columns <= NARROW and rows >= 4 * columns and depth >= NARROW_DEPTH
+
+
 class MatmulUnit(LibraryUnit):
     """A (batched) product of views, which may be transposed; a bias follows.
 
@@ -192,14 +211,20 @@ class MatmulUnit(LibraryUnit):
         axes: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
+        steps = None if axes is None else _unturned(contiguous(out.shape), axes)
+        turned = bias is None and added is None and axes is None and _is_narrow_sum(a, b)
+        if turned:
+            a, b = _transposed(b), _transposed(a)
+            rows, columns = a.shape[0], b.shape[1]
+            self.plain["out"] = onednn.strided((rows, columns), (1, rows), out.dtype)
+            self.results = ("out",)
         self._make = functools.partial(
             onednn.matmul, a.shape, b.shape, a_strides=a.strides, b_strides=b.strides,
             dtype=out.dtype, bias=None if bias is None else bias.dtype,
-            post=() if added is None else ADDING,
-            out_strides=None if axes is None else _unturned(contiguous(out.shape), axes),
+            post=() if added is None else ADDING, out_strides=steps,
         )  # fmt: skip
         self.primitive = self._make()
-        self.weights = "b" if len(b.shape) == 2 else ""
+        self.weights = "b" if len(b.shape) == 2 and not turned else ""
         self.arguments = {"a": a.root, "b": b.root, "out": out}
         if bias is not None:
             self.arguments["bias"] = bias

@@ -1,0 +1,41 @@
+"""Values in the graph of another library, such as those that `tf.data.Dataset.map` passes on.
+
+They have a shape and a dtype, and numbers only later, when that library runs its graph. An op or a
+layer that meets one becomes a node of that graph.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+# Root module of a library -> what makes an object with `__kerasish_function__` of a value in its
+# graph, and None of any other object.
+makers: dict[str, Callable[[Any], Any]] = {}
+
+
+def comes_from_outside(kind: type) -> bool:
+    """Return whether a class belongs to a library that may have values in a graph."""
+    return kind.__module__.partition(".")[0] in makers
+
+
+def stand_in(value: Any) -> Any:
+    """Return an object with `__kerasish_function__` for a value in another library's graph.
+
+    Args:
+        value: any object.
+
+    Returns:
+        The object; None where the value is something else.
+
+    Example:
+        >>> stand_in(1.0) is None
+        True
+    """
+    make = makers.get(type(value).__module__.partition(".")[0])
+    return None if make is None else make(value)
+
+
+def first_stand_in(values: Iterable[Any]) -> Any:
+    """Return what stands for the first value that is in another library's graph; else None."""
+    return next((s for s in map(stand_in, values) if s is not None), None)
