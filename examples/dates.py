@@ -32,6 +32,14 @@ except ImportError:
 import kerasish as keras
 from kerasish import layers, losses, ops
 
+keras.utils.set_random_seed(0)
+
+# %%
+# The dates
+# ---------
+# Seven styles, from "3 mar 97" to dates all in words. A date is said by three words: a year, a
+# month and a day.
+
 LETTERS = string.ascii_lowercase + string.digits + " ,./-"
 UNITS, DRAWN = 64, 24
 FIRST, LAST = 1930, 2029  # the years
@@ -89,11 +97,27 @@ def make_data(count: int, seed: int) -> tuple[list[str], np.ndarray]:
     return texts, np.array(words, "int32")
 
 
+texts, words = make_data(12_000, 0)
+
+# %%
+# The inputs
+# ----------
+# The letters are a list of sequences of different lengths. The decoder gets the words before the
+# one it has to say; in training the loss needs the true words as well.
+
+
 def to_inputs(texts: list[str], words: np.ndarray) -> dict[str, Any]:
     """Return the model's inputs; the letters are a list of sequences of different lengths."""
     fed = np.insert(words[:, :-1], 0, START, axis=1)
     letters = [[LETTERS.index(letter) for letter in text] for text in texts]
     return {"letters": letters, "fed": fed, "said": words}
+
+
+# %%
+# Sampled softmax
+# ---------------
+# The last layer gives a score to each word. In training it adds a loss that compares the true word
+# with a few words drawn for each batch.
 
 
 class Words(layers.Layer):
@@ -116,22 +140,41 @@ class Words(layers.Layer):
         return ops.add(ops.matmul(features, ops.transpose(self.rows)), self.bias)
 
 
-def make_model() -> tuple[keras.Model, keras.Model]:
-    """Return the model, and one that gives the attention to each letter."""
-    letters = keras.Input((None,), dtype="int32", name="letters")
-    fed = keras.Input((3,), dtype="int32", name="fed")
-    said = keras.Input((3,), dtype="int32", name="said")
-    encoder = layers.Bidirectional(layers.GRU(UNITS // 2, return_sequences=True))
-    read = encoder(layers.Embedding(len(LETTERS), 24)(letters))
-    told = layers.GRU(UNITS, return_sequences=True)(layers.Embedding(COUNT, 24)(fed))
-    seen, weights = layers.Attention(use_scale=True)([told, read], return_attention_scores=True)
-    features = layers.Dense(UNITS, activation="relu")(layers.Concatenate()([told, seen]))
-    scores = Words()([features, said])
-    inputs = {"letters": letters, "fed": fed, "said": said}
-    return keras.Model(inputs, scores), keras.Model(inputs, weights)
+# %%
+# The model
+# ---------
+# The encoder reads the letters in both directions. The decoder attends to what the encoder read. A
+# second model gives the weights of the attention, for the picture.
+
+letters = keras.Input((None,), dtype="int32", name="letters")
+fed = keras.Input((3,), dtype="int32", name="fed")
+said = keras.Input((3,), dtype="int32", name="said")
+encoder = layers.Bidirectional(layers.GRU(UNITS // 2, return_sequences=True))
+read = encoder(layers.Embedding(len(LETTERS), 24)(letters))
+spoken = layers.GRU(UNITS, return_sequences=True)(layers.Embedding(COUNT, 24)(fed))
+seen, weights = layers.Attention(use_scale=True)([spoken, read], return_attention_scores=True)
+features = layers.Dense(UNITS, activation="relu")(layers.Concatenate()([spoken, seen]))
+scores = Words()([features, said])
+inputs = {"letters": letters, "fed": fed, "said": said}
+model, attention = keras.Model(inputs, scores), keras.Model(inputs, weights)
+
+# %%
+# Training
+# --------
+# `fit` puts dates of similar length into a batch. The learning rate falls to 0 by the end.
+
+EPOCHS, BATCH = 7, 64
+rate = keras.optimizers.schedules.CosineDecay(0.006, EPOCHS * len(texts) // BATCH)
+model.compile(keras.optimizers.Adam(rate))
+model.fit(to_inputs(texts, words), epochs=EPOCHS, batch_size=BATCH, verbose=2)
+
+# %%
+# Dates never seen before
+# -----------------------
+# The decoder chooses the likeliest word, and reads it before it says the next one.
 
 
-def translate(model: keras.Model, texts: list[str]) -> np.ndarray:
+def translate(texts: list[str]) -> np.ndarray:
     """Return the likeliest words, each chosen after those before it."""
     words = np.zeros((len(texts), 3), "int32")
     for place in range(3):
@@ -146,36 +189,26 @@ def iso(words: np.ndarray) -> str:
     return f"{FIRST + year}-{month - YEARS + 1:02}-{day - YEARS - 11:02}"
 
 
-def draw(model: keras.Model, texts: list[str], picture: str) -> None:
-    """Draw to which letters the decoder attends."""
-    figure, axes = plt.subplots(len(texts), 1, figsize=(10, 1.5 * len(texts)), layout="constrained")
-    for axis, text in zip(axes, texts):
-        inputs = {k: np.array(v) for k, v in to_inputs([text], translate(model[0], [text])).items()}
-        weights = model[1].predict(inputs, verbose=0)[0]
-        axis.imshow(weights, aspect="auto", cmap="Blues")
-        axis.set_xticks(range(len(text)), list(text))
-        axis.set_yticks(range(3), iso(inputs["said"][0]).split("-"))
-    figure.suptitle("Which letters the decoder attends to")
-    figure.savefig(picture, dpi=110)
+texts, words = make_data(500, 1)
+results = translate(texts)
+for text, own in list(zip(texts, results))[:8]:
+    print(f"  {text:<58} {iso(own)}")
+print(f"dates never seen before, right: {(results == words).all(1).mean():.3f}")
 
+# %%
+# The picture
+# -----------
+# To which letters the decoder attends when it says the year, the month and the day.
 
-def main(picture: str = "dates.png") -> None:
-    keras.utils.set_random_seed(0)
-    texts, words = make_data(12_000, 0)
-    models = make_model()
-    epochs, batch = 7, 64
-    rate = keras.optimizers.schedules.CosineDecay(0.006, epochs * len(texts) // batch)
-    models[0].compile(keras.optimizers.Adam(rate))
-    models[0].fit(to_inputs(texts, words), epochs=epochs, batch_size=batch, verbose=2)
-    texts, words = make_data(500, 1)
-    found = translate(models[0], texts)
-    for text, own in list(zip(texts, found))[:8]:
-        print(f"  {text:<58} {iso(own)}")
-    print(f"dates never seen before, right: {(found == words).all(1).mean():.3f}")
-    date = datetime.date(1997, 3, 23)
-    draw(models, [written(date, style) for style in (0, 2, 5, 6)], picture)
-    print(f"picture: {picture}")
-
-
-if __name__ == "__main__":
-    main(*sys.argv[1:])
+date = datetime.date(1997, 3, 23)
+shown = [written(date, style) for style in (0, 2, 5, 6)]
+figure, axes = plt.subplots(len(shown), 1, figsize=(10, 1.5 * len(shown)), layout="constrained")
+for axis, text in zip(axes, shown):
+    fed_in = {name: np.array(v) for name, v in to_inputs([text], translate([text])).items()}
+    axis.imshow(attention.predict(fed_in, verbose=0)[0], aspect="auto", cmap="Blues")
+    axis.set_xticks(range(len(text)), list(text))
+    axis.set_yticks(range(3), iso(fed_in["said"][0]).split("-"))
+figure.suptitle("Which letters the decoder attends to")
+picture = sys.argv[1] if len(sys.argv) > 1 else "dates.png"
+figure.savefig(picture, dpi=110)
+print(f"picture: {picture}")

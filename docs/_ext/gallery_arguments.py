@@ -21,8 +21,7 @@ _ORDER = (
 def arguments(settings: dict[str, Any], script: dict[str, Any]) -> list[str]:
     """Return the command line: where the picture goes, which the page takes from Matplotlib."""
     stem = Path(script["src_file"]).stem
-    path = str(Path(_FOLDER.name) / f"{stem}.png")
-    return ["--plot", path] if stem == "grid_search" else [path]
+    return [str(Path(_FOLDER.name) / f"{stem}.png")]
 
 
 class ByDifficulty:

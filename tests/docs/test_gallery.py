@@ -60,6 +60,6 @@ def test_examples_learn_in_the_gallery(stem):
         pytest.skip("the site is not built: python -m sphinx -W -n -j auto docs docs/_build/html")
     printed = printed_in((GALLERY / f"{stem}.rst").read_text("utf-8"))
     assert printed
-    assert stem in GOALS or stem == "grid_search"
+    assert stem in GOALS
     check_goals(stem, printed)
     assert "Warning" not in printed

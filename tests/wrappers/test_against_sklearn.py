@@ -1,6 +1,7 @@
 """The built-in MLP against scikit-learn's own: scores on its data sets, memory over many fits."""
 
 import importlib
+import runpy
 import subprocess
 import sys
 from pathlib import Path
@@ -46,15 +47,15 @@ def test_many_fits_hold_no_more_memory():
 
 
 @pytest.mark.slow
-def test_the_example_plots_and_goes_on_after_a_kill(load, tmp_path, capsys):
+def test_the_example_plots_and_goes_on_after_a_kill(tmp_path, monkeypatch, capsys):
     assert matplotlib.__version__
-    arguments = ["--plot", str(tmp_path / "found.png"), "--memory", str(tmp_path / "memory")]
-    example = load("examples.grid_search")
-    first = example.main(arguments)
+    picture = tmp_path / "results.png"
+    monkeypatch.setattr(sys, "argv", ["grid_search.py", str(picture), str(tmp_path / "memory")])
+    first = runpy.run_path(str(ROOT / "examples" / "grid_search.py"))["search"]
     kept = sorted(path.stat().st_mtime_ns for path in tmp_path.glob("memory/*/*.fit"))
-    again = example.main(arguments)
+    again = runpy.run_path(str(ROOT / "examples" / "grid_search.py"))["search"]
     assert kept == sorted(path.stat().st_mtime_ns for path in tmp_path.glob("memory/*/*.fit"))
-    assert len(kept) == 37 and (tmp_path / "found.png").stat().st_size > 10_000
+    assert len(kept) == 37 and picture.stat().st_size > 10_000
     assert first.cv_results_["mean_test_score"].max() > 0.95
     assert (
         again.cv_results_["mean_test_score"].tolist()

@@ -114,9 +114,6 @@ def _lstm(x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None) ->
     row, part = np.empty((n, width), dtype), np.empty((n, units), dtype)
     for t in range(steps):
         z, new_c, new_h = gates[t], cells[t], states[t]
-        if _leaves_out(skip, t):
-            z[...], new_c[...], new_h[...] = 0, c, h
-            continue
         np.matmul(h, recurrent, out=z)
         np.multiply(x[t], scale, out=row)
         z += row
@@ -191,9 +188,6 @@ def _gru(
     s, two = np.empty((n, width), dtype), np.empty((n, 2 * units), dtype)
     for t in range(steps):
         row, new = gates[t], states[t]
-        if _leaves_out(skip, t):
-            row[...], new[...] = 0, h
-            continue
         np.matmul(h, recurrent, out=s)
         s += bias
         np.add(x[t, :, : 2 * units], s[:, : 2 * units], out=two)
