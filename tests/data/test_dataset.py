@@ -525,6 +525,7 @@ def test_threads_work_at_the_same_time():
     assert lists(Dataset.range(9).map(together, num_parallel_calls=3)) == list(range(9))
 
 
+@pytest.mark.slow
 def test_memory_is_flat_over_many_epochs():
     data = busy()
     for _ in range(5):

@@ -930,6 +930,7 @@ def test_data_passes_through():
     assert isinstance(make_generator(1), types.GeneratorType)
 
 
+@pytest.mark.slow
 def test_memory_does_not_grow_over_epochs():
     x = np.zeros((64, 8), "float32")
     kinds = [

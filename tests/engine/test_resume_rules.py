@@ -387,6 +387,7 @@ def test_a_fact_that_is_missing_is_another_one(tmp_path, name):
             run(tmp_path / "s")
 
 
+@pytest.mark.slow
 def test_changed_contents_end_in_one_kind_of_error(tmp_path):
     counts = fuzz(tmp_path / "s", range(300))
     assert min(counts.values()) > 5

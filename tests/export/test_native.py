@@ -215,6 +215,7 @@ int main(void) {{
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6)
 
 
+@pytest.mark.slow
 @needs_linker
 def test_from_rust(tmp_path: Path) -> None:
     if shutil.which("rustc") is None:

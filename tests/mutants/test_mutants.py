@@ -177,6 +177,7 @@ def survivors(sample):
     return {name: f for name, f in found.items() if f.verdict != "killed"}
 
 
+@pytest.mark.slow
 def test_a_recorded_test_kills_its_mutant():
     record = mutant_page.read_record()
     gone = {m.name for m in mutant_page.missing(ALL, record)}

@@ -86,6 +86,7 @@ FILES = (
 )  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc, and forks")
 def test_models_are_loaded_without_a_second_copy(tmp_path):
     arguments = [str(tmp_path), str(LAYERS), str(WIDTH), *FILES]
