@@ -203,6 +203,9 @@ def _some_zeros(mode: str) -> Array:
     return filled_array((1 << 16,), "uint8", 0)
 
 
+_some_zeros(guard_pages.mode())  # when imported: they belong to no program
+
+
 def zero_records(place: Place) -> list[Record]:
     """Return the records that set memory to 0."""
     zeros = _some_zeros(guard_pages.mode())
