@@ -83,7 +83,12 @@ def test_all_results_are_written_where_others_read_them(name):
             for engine in ("static", "eager")
         ]
         static, eager = (r if isinstance(r, (list, tuple)) else (r,) for r in results)
+        counted = np.any(np.asarray(mask), axis=1)
         for a, b in zip(static, eager, strict=True):
+            a, b = np.asarray(a), np.asarray(b)
+            if a.shape != static[0].shape:  # gates of a step that counts for no row: any numbers
+                assert np.isfinite(a).all()
+                a, b = a[counted], b[counted]
             np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
 
 
