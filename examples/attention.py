@@ -133,7 +133,7 @@ print(f"words never seen before, turned around without a mistake: {right:.3f}")
 # %%
 # Where it looks
 # --------------
-# For each letter that it says, the weights of the letters of the word. Nobody told it that the
+# For each letter that it says, the weights of the letters of the word. It was not given that the
 # last letter comes first.
 
 shown = ["python", "keras", "backward"]

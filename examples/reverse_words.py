@@ -105,7 +105,7 @@ model.fit([x, told], said, batch_size=64, epochs=epochs, verbose=2)
 # %%
 # Greedy decoding
 # ---------------
-# Afterwards nobody tells the decoder the letters: each time it goes on from its own likeliest one.
+# Afterwards the decoder has no letters to read but its own: each time the likeliest one.
 
 
 def spell(words: list[str]) -> list[str]:

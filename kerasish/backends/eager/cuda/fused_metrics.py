@@ -66,7 +66,7 @@ def _mean_kernel(xp: ArrayModule, x: Array, *, axes: tuple[int, ...], keepdims: 
 def _mean_rule(g: Array, y: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
     count = float(math.prod(x.shape[a] for a in axes))
     kept = tuple(1 if i in axes else s for i, s in enumerate(x.shape))
-    if math.prod(y.shape) == 1:  # one number: whoever reads it needs no copies of it
+    if math.prod(y.shape) == 1:  # one number: its readers need no copies
         return (broadcast_to(reshape(divide(g, count), kept), x.shape),)
     return (_SHARES(g if keepdims else reshape(g, kept), shape=x.shape, count=count),)
 
