@@ -22,7 +22,7 @@ from fuzz.draft import Draft
 from fuzz.generate import program_of
 from fuzz.layers import add_layer
 from fuzz.programs import Program
-from fuzz.run import ENGINES, STATIC, run
+from fuzz.run import ENGINES, STATIC, run, using
 from fuzz.script import script_of
 from fuzz.shrink import shrink
 from fuzz.training import OPTIMIZERS
@@ -140,7 +140,8 @@ def test_a_refusal_that_says_nothing_of_the_program_is_a_crash(monkeypatch):
 
 def test_the_printed_script_runs():
     space: dict[str, object] = {}
-    exec(script_of(mean_program(), ENGINES["none"]), space)
+    with using(ENGINES["none"]):  # the script sets an engine, which is put back afterwards
+        exec(script_of(mean_program(), ENGINES["none"]), space)
     assert callable(space["build"])
 
 
