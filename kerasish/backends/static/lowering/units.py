@@ -197,18 +197,17 @@ def copy_record(source: Place, target: Place, name: str = "copy") -> Record:
     return Record(runtime.call_copy, np.array(words, np.int64), name)
 
 
-@functools.cache
-def _some_zeros(mode: str) -> Array:
-    """Return the zeros that all records copy; strict memory has its own."""
-    return filled_array((1 << 16,), "uint8", 0)
-
-
-_some_zeros(guard_pages.mode())  # when imported: they belong to no program
+# The zeros that all records copy, per mode of guard pages. Those of the first mode belong to no
+# program: they are made on import.
+_ZEROS = {guard_pages.mode(): filled_array((1 << 16,), "uint8", 0)}
 
 
 def zero_records(place: Place) -> list[Record]:
     """Return the records that set memory to 0."""
-    zeros = _some_zeros(guard_pages.mode())
+    mode = guard_pages.mode()
+    if mode not in _ZEROS:
+        _ZEROS[mode] = filled_array((1 << 16,), "uint8", 0)
+    zeros = _ZEROS[mode]
     results = []
     for first in range(0, place.nbytes, zeros.nbytes):
         part = Place(place.address + first, min(zeros.nbytes, place.nbytes - first))
