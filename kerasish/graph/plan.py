@@ -34,7 +34,8 @@ class Plan(NamedTuple):
     naive: int
 
 
-def _round(nbytes: int) -> int:
+def round_up(nbytes: int) -> int:
+    """Return the bytes that a block takes in an arena."""
     return -(-max(nbytes, 1) // ALIGNMENT) * ALIGNMENT
 
 
@@ -49,14 +50,14 @@ def plan_memory(lifetimes: Mapping[object, Lifetime]) -> Plan:
     placed = np.empty((4, count), np.int64)  # start, end, first, last: columns in order of start
     order = sorted(lifetimes.items(), key=lambda item: (-item[1].nbytes, item[1].first))
     for i, (key, life) in enumerate(order):
-        size = _round(life.nbytes)
+        size = round_up(life.nbytes)
         offset = _lowest(placed[:, :i], life, size)
         at = int(placed[0, :i].searchsorted(offset))
         placed[:, at + 1 : i + 1] = placed[:, at:i]
         placed[:, at] = offset, offset + size, life.first, life.last
         offsets[key] = offset
         top = max(top, offset + size)
-    return Plan(offsets, top, sum(_round(life.nbytes) for life in lifetimes.values()))
+    return Plan(offsets, top, sum(round_up(life.nbytes) for life in lifetimes.values()))
 
 
 def _lowest(placed: Array, life: Lifetime, size: int) -> int:

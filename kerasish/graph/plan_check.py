@@ -8,6 +8,7 @@ overwritten, and outputs that are never written all appear as reads of the wrong
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Hashable, Mapping, Sequence
 from typing import Any, NamedTuple
 
@@ -49,12 +50,15 @@ class Step(NamedTuple):
         reads: what it reads, all before the first write.
         writes: what it writes.
         in_place: (written content, read content) that may share memory in this step.
+        lane: (group, list): steps of one group that are in different lists run at the same time,
+            those of one list one after the other; None for a step that runs alone.
     """
 
     name: str
     reads: tuple[Access, ...]
     writes: tuple[Access, ...]
     in_place: frozenset[tuple[Hashable, Hashable]] = frozenset()
+    lane: tuple[Hashable, Hashable] | None = None
 
 
 def check_plan(
@@ -81,6 +85,7 @@ def check_plan(
         ...
         kerasish.graph.plan_check.PlanError: step 0 (twice): writes y over x, which it reads
     """
+    _check_lanes(steps)
     memory = _Memory(sizes)
     for access in before:
         memory.write(access, "before the first step")
@@ -95,6 +100,35 @@ def check_plan(
             memory.expect(access, f"{where}: after all its writes, has")
     for access in after:
         memory.expect(access, "after the last step: reads")
+
+
+def _check_lanes(steps: Sequence[Step]) -> None:
+    """Raise if a step writes what one that may run at the same time reads or writes."""
+    groups: dict[Hashable, dict[Hashable, list[Step]]] = {}
+    for step in steps:
+        if step.lane is not None:
+            group, lane = step.lane
+            groups.setdefault(group, {}).setdefault(lane, []).append(step)
+    for lanes in groups.values():
+        for one, other in itertools.permutations(lanes.values(), 2):
+            _check_apart(one, other)
+
+
+def _check_apart(writers: Sequence[Step], others: Sequence[Step]) -> None:
+    """Raise if one of some steps writes what one of the others reads or writes."""
+    used = [(access, step) for step in others for access in (*step.reads, *step.writes)]
+    lines: dict[Hashable, set[int]] = {}
+    for access, _ in used:
+        lines.setdefault(access.memory, set()).update(range(*access.lines.indices(1 << 62)))
+    for step in writers:
+        for written in step.writes:
+            if lines.get(written.memory, set()).isdisjoint(range(*written.lines.indices(1 << 62))):
+                continue
+            access, other = next((a, s) for a, s in used if _meet(written, a))
+            raise PlanError(
+                f"{step.name} writes {written.content} over {access.content}, which {other.name} "
+                "uses at the same time"
+            )
 
 
 def _check_write(access: Access, step: Step, where: str) -> None:

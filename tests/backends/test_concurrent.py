@@ -167,6 +167,29 @@ def test_a_failing_list_ends_the_program_and_is_named():
     assert target[0] == 1 and never[0] == 0
 
 
+@pytest.mark.parametrize("timed", [False, True])
+def test_the_record_that_failed_in_a_list_is_named(timed):
+    (compare,) = compile_many([equal_bytes(7)])
+    zero, one, other, last = np.zeros(1), np.ones(1), np.zeros(1), np.zeros(1)
+    unequal = Record(compare, np.array([zero.ctypes.data, one.ctypes.data, 8], np.int64), "guilty")
+    lists = [copies([(one, other)]), [*copies([(one, last)]), unequal]]
+    program = Program([*copies([(zero, last)]), concurrent_record(lists)])
+    for _ in range(2):
+        with pytest.raises(RecordError, match=r"record 1 \(guilty\): status 7") as raised:
+            program.run_timed() if timed else program.run()
+        assert raised.value.record is unequal
+
+
+def test_times_of_lists_are_shares_of_the_time_of_all():
+    pairs = [(np.ones(1 << n), np.zeros(1 << n)) for n in (4, 18, 10)]
+    lists = [copies([pair] * 2) for pair in pairs]
+    program = Program([*lists[0], concurrent_record(lists), *lists[2]])
+    timed = program.run_timed()
+    assert [r for r, _ in timed] == [*lists[0], *(r for own in lists for r in own), *lists[2]]
+    assert min(seconds for _, seconds in timed) > 0
+    assert sum(seconds for _, seconds in timed) <= program.seconds
+
+
 def _in_child(queue):
     sources = [np.full(3, n) for n in range(3)]
     targets = [np.zeros(3, int) for _ in sources]

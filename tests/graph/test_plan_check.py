@@ -63,6 +63,26 @@ def test_a_declared_share_passes():
                [at("a", 0)])  # fmt: skip
 
 
+def lanes(first, second, group=0):
+    return [first._replace(lane=(group, 0)), second._replace(lane=(group, 1))]
+
+
+def test_what_runs_at_the_same_time_may_read_but_not_write_the_same():
+    one, two = Step("one", (X,), (A,)), Step("two", (X,), (B,))
+    check_plan(SIZES, [X], lanes(one, two), [A, B])
+    again = Step("two", (X,), (at("c", 64),))
+    ends = Step("two", (), (at("c", 0),))
+    for first, second in ((one, again), (one, ends), (ends, one), (one, Step("two", (A,), (B,)))):
+        before = [X, A] if first is ends else [X]
+        with pytest.raises(PlanError, match="at the same time"):
+            check_plan(SIZES, before, lanes(first, second), [])
+        # One after the other, or in groups of their own, they may.
+        apart = [first._replace(lane=(0, 0)), second._replace(lane=(1, 1))]
+        if first is not ends:
+            check_plan(SIZES, before, apart, [])
+            check_plan(SIZES, before, [first, second], [])
+
+
 def program(rng):
     """A random program as (reads, writes) of each step, and its lifetimes."""
     created, steps, first, last = ["x"], [], {"x": -1}, {"x": -1}

@@ -24,7 +24,7 @@ from kerasish.backends.static.lowering.compiled_plan import (
     UndecidedUpdateError,
 )
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
-from kerasish.backends.static.lowering.recurrent import is_short_recurrence
+from kerasish.backends.static.lowering.program_threads import program_threads
 from kerasish.backends.static.lowering.slow_units import advice
 from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.machine.machine_code import level_setting
@@ -369,8 +369,7 @@ class CompiledCall:
                 report = partial(_report, self._name, self.traced.paths, self.traced_graph)
             inside = Settings(level, watch, report)
             kernel_of = kernels(eager.kernel, inside)
-            alone = 1 if not self._training and is_short_recurrence(graph) else None
-            at_once = native.get_threads()
+            alone, at_once = program_threads(graph, self._training)
             with config.using_threads(alone):
                 compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked, at_once)
             compiled_plan.threads = alone

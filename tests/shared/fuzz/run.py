@@ -18,7 +18,7 @@ from kerasish.autodiff import gradients_of
 from kerasish.backends.onednn import native
 from kerasish.backends.static import engine as static_engine
 from kerasish.backends.static.codegen import cost
-from kerasish.backends.static.lowering import concurrent, library
+from kerasish.backends.static.lowering import branches, concurrent, library, program_threads
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.graph.passes import recurrences
 
@@ -35,6 +35,7 @@ class Engine(NamedTuple):
     threads: int = 1
     onednn: bool = True
     native: bool = True
+    branches: bool = False
 
 
 EAGER = Engine("eager", "eager")
@@ -43,6 +44,7 @@ STATIC = (
     Engine("none", "static", "none"),
     Engine("fast_compile", "static", "fast_compile"),
     Engine("two threads", "static", threads=2),
+    Engine("branches", "static", threads=3, branches=True),
     Engine("without oneDNN", "static", onednn=False),
     Engine("interpreter", "static", native=False),
 )
@@ -58,14 +60,18 @@ class Refusal(Exception):  # noqa: N818 - a result of a run, as numbers are
 def using(engine: Engine) -> Iterator[None]:
     """Let programs run on an engine in this block."""
     before = config.backend(), config.optimize(), config.dtype_policy()
-    limits = cost.GRAIN, concurrent.WORTH_FLOPS, library.SMALL_FLOPS, library.NARROW_DEPTH
+    limits = {m: dict(vars(m)) for m in (cost, concurrent, branches, program_threads, library)}
     kept = native.available, static_engine.CompiledPlan
     block = recurrences.BLOCK
     compiled_plans = static_engine.COMPILED_PLANS
     try:
         config.set_backend(engine.backend)
         config.set_optimize(engine.optimize)
-        if engine.threads > 1:
+        if engine.branches:
+            # One thread for each unit, and all that can run at the same time does.
+            cost.GRAIN, program_threads.SMALL_PROGRAM = 1e12, 0
+            branches.WORTH, branches.MEETING = 1e-9, 0.0
+        elif engine.threads > 1:
             # As many threads as are set, however little there is to do; all products by oneDNN.
             cost.GRAIN, concurrent.WORTH_FLOPS = 1e-6, 0
             library.SMALL_FLOPS, library.NARROW_DEPTH = 0.0, 1
@@ -83,7 +89,8 @@ def using(engine: Engine) -> Iterator[None]:
         config.set_backend(before[0])
         config.set_optimize(before[1])
         config.set_dtype_policy(before[2])
-        cost.GRAIN, concurrent.WORTH_FLOPS, library.SMALL_FLOPS, library.NARROW_DEPTH = limits
+        for module, names in limits.items():
+            vars(module).update(names)
         native.available, static_engine.CompiledPlan = kept  # type: ignore[misc,assignment]
         recurrences.BLOCK = block
         static_engine.COMPILED_PLANS = compiled_plans

@@ -72,6 +72,7 @@ class Runtime:
         concurrent: block {table, how many lists of records, their addresses and lengths, statuses}
             (`nested_records.concurrent_record`).
         run_timed: like `run`, with the time before each record (see `RUN_TIMED`).
+        timed: the address of `run_timed`, which is the function of a record, too.
     """
 
     table: int
@@ -79,6 +80,7 @@ class Runtime:
     run: Any
     run_steps: Any
     run_timed: Any
+    timed: int
     call_dnnl: int
     call_cblas: int
     call_blas: int
@@ -127,6 +129,7 @@ def _make_runtime() -> Runtime:
         run=ctypes.CFUNCTYPE(integer, pointer, ctypes.c_int64, pointer)(run),
         run_steps=ctypes.CFUNCTYPE(integer, pointer)(steps),
         run_timed=ctypes.CFUNCTYPE(integer, pointer)(timed),
+        timed=timed,
         call_dnnl=dnnl,
         call_cblas=cblas,
         call_blas=blas,
@@ -251,6 +254,54 @@ def table_of(records: Sequence[Record]) -> Any:
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
+class Nested:
+    """What a record keeps that runs lists of other records at the same time."""
+
+    def failed(self) -> tuple[Record, int]:
+        """Return the first of the records that failed in the last run, and its status."""
+        raise NotImplementedError
+
+    def timed(self) -> TimedLists:
+        """Return what does the same and notes the time of each record."""
+        raise NotImplementedError
+
+
+class TimedLists:
+    """Lists that run at the same time: `record` runs them and notes the times of their records."""
+
+    record: Record
+
+    def shares(self, seconds: float) -> list[tuple[Record, float]]:
+        """Return the records of all lists with their shares of the time of the last run."""
+        raise NotImplementedError
+
+    def failed(self) -> None:
+        """Note which records failed, for `Nested.failed`."""
+        raise NotImplementedError
+
+
+class Stopwatch:
+    """The argument of `RUN_TIMED` for a list of records, and the times that it notes.
+
+    Attributes:
+        job: the argument.
+    """
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._table = table_of(records)
+        count = len(self._table)
+        self._times = np.zeros((count + 1, 2), np.int64)
+        words = [self._table.ctypes.data, count, load_runtime().clock_gettime]
+        words += [time.CLOCK_MONOTONIC, self._times.ctypes.data, 0]
+        self.job = np.array(words, np.int64)
+
+    def seconds(self) -> list[float]:
+        """Return the seconds that each record took in the last run."""
+        times = self._times
+        seconds: list[float] = np.diff(times[:, 0] - times[0, 0] + times[:, 1] * 1e-9).tolist()
+        return seconds
+
+
 class Program:
     """Records in the order in which they run.
 
@@ -282,33 +333,39 @@ class Program:
         if status:
             raise self.error(int(self._failed[0]), status)
 
-    def run_timed(self) -> list[float]:
-        """Run every record once; return the seconds that each took.
+    def run_timed(self) -> list[tuple[Record, float]]:
+        """Run every record once; return the records with the seconds that each took.
+
+        Records of lists that run at the same time share the time of all lists, each by the time
+        that it took itself, so that all times add up to that of the program.
 
         Raises:
             RecordError: a record returned a status other than 0; the records before it have run.
             OSError: the platform has no clock for it.
         """
-        get = self.runtime.clock_gettime
-        if not get:
+        if not self.runtime.clock_gettime:
             raise OSError("records cannot be timed here: there is no clock_gettime")
-        count = len(self.records)
-        times = np.zeros((count + 1, 2), np.int64)
-        job = np.array(
-            [self.table.ctypes.data, count, get, time.CLOCK_MONOTONIC, times.ctypes.data, 0],
-            np.int64,
-        )
+        lists = [r.keep.timed() if isinstance(r.keep, Nested) else None for r in self.records]
+        watch = Stopwatch([r if t is None else t.record for r, t in zip(self.records, lists)])
         start = time.perf_counter()
-        status = self.runtime.run_timed(job.ctypes.data)
+        status = self.runtime.run_timed(watch.job.ctypes.data)
         self.seconds = time.perf_counter() - start
         if status:
-            raise self.error(int(job[5]), status)
-        seconds = times[:, 0] - times[0, 0] + times[:, 1] * 1e-9
-        return np.diff(seconds).tolist()
+            number = int(watch.job[5])
+            inside = lists[number]
+            if inside is not None:
+                inside.failed()
+            raise self.error(number, status)
+        results: list[tuple[Record, float]] = []
+        for record, inside, seconds in zip(self.records, lists, watch.seconds()):
+            results += [(record, seconds)] if inside is None else inside.shares(seconds)
+        return results
 
     def error(self, index: int, status: int) -> BaseException:
         """Return the error for a record that failed."""
         record = self.records[index]
+        while isinstance(record.keep, Nested):
+            record, status = record.keep.failed()
         if status == UNMET:
             printing.forget()  # another path prints
             return UnmetConditionError(record.keep.number)
@@ -316,14 +373,14 @@ class Program:
         if status == RAISED:
             error: BaseException = record.keep.error
             return error
-        name = record.name or "unnamed"
+        name = record.name or self.records[index].name or "unnamed"
         reason = f"status {status}"
         if record.function == self.runtime.call_dnnl:
             reason = f"oneDNN's status {status}"
         elif status == OUT_OF_RANGE:
             reason = "an index is out of range"
         elif status == UNWRITTEN:
-            reason = f"element {int(self.records[index].block[-1])} comes of unwritten memory"
+            reason = f"element {int(record.block[-1])} comes of unwritten memory"
         error = RecordError(f"record {index} ({name}): {reason}")
         error.record, error.out_of_range = record, status == OUT_OF_RANGE
         return error

@@ -132,7 +132,7 @@ nothing:
 )
 
 # Words: 0 the table, 1 how many lists of records run at the same time, 2 for each list its address
-# and length, 3 a word per list for its status.
+# and length, 3 two words per list: its status, and the number of the record that failed.
 _CONCURRENT_WORDS = ("ptr table", "i64 lists", "ptr tables", "ptr statuses")
 CONCURRENT = Text(
     _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
@@ -140,15 +140,15 @@ CONCURRENT = Text(
 define internal void @SYMBOL.list(ptr %args, i64 %t, i64 %n) #0 {{
 entry:
 {words_of("args", *_CONCURRENT_WORDS)}
-  %failed = alloca i64, align 8
   %twice = shl i64 %t, 1
+  %status.at = getelementptr i64, ptr %statuses, i64 %twice
+  %failed = getelementptr i64, ptr %status.at, i64 1
   %at = getelementptr i64, ptr %tables, i64 %twice
   %count.at = getelementptr i64, ptr %at, i64 1
   %records = load ptr, ptr %at, align 8
   %count = load i64, ptr %count.at, align 8
   %status32 = call i32 @SYMBOL.walk(ptr %records, i64 %count, ptr %failed)
   %status = sext i32 %status32 to i64
-  %status.at = getelementptr i64, ptr %statuses, i64 %t
   store i64 %status, ptr %status.at, align 8
   ret void
 }}
@@ -163,7 +163,8 @@ head:
   %more = icmp slt i64 %t, %lists
   br i1 %more, label %body, label %good
 body:
-  %status.at = getelementptr i64, ptr %statuses, i64 %t
+  %twice = shl i64 %t, 1
+  %status.at = getelementptr i64, ptr %statuses, i64 %twice
   %status = load i64, ptr %status.at, align 8
   %next = add i64 %t, 1
   %fine = icmp eq i64 %status, 0

@@ -7,7 +7,14 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static.codegen.driver import Record, load_runtime, table_of
+from kerasish.backends.static.codegen.driver import (
+    Nested,
+    Record,
+    Stopwatch,
+    TimedLists,
+    load_runtime,
+    table_of,
+)
 
 
 class Kept(NamedTuple):
@@ -68,7 +75,57 @@ def concurrent_record(lists: Sequence[Sequence[Record]], name: str = "") -> Reco
     runtime = load_runtime()
     tables = [table_of(records) for records in lists]
     places = np.array([(t.ctypes.data, len(t)) for t in tables], np.int64)
-    statuses = np.zeros(len(tables), np.int64)
-    words = [runtime.table, len(tables), places.ctypes.data, statuses.ctypes.data]
-    keep = Kept([*tables, places, statuses], [r for records in lists for r in records], None)
+    keep = _Lists(lists, [*tables, places])
+    words = [runtime.table, len(tables), places.ctypes.data, keep.statuses.ctypes.data]
     return Record(runtime.concurrent, np.array(words, np.int64), name, keep)
+
+
+class _Lists(Nested):
+    """What a record of lists that run at the same time keeps.
+
+    Args:
+        lists: the records of each list.
+        arrays: memory that the record's block points to.
+
+    Attributes:
+        statuses: for each list its last status, and the number of the record that failed.
+    """
+
+    def __init__(self, lists: Sequence[Sequence[Record]], arrays: list[Any]) -> None:
+        self.lists, self.arrays = [list(records) for records in lists], arrays
+        self.statuses = np.zeros((len(self.lists), 2), np.int64)
+
+    def failed(self) -> tuple[Record, int]:
+        """Return the first of the records that failed in the last run, and its status."""
+        number = int(np.flatnonzero(self.statuses[:, 0])[0])
+        status, place = self.statuses[number].tolist()
+        return self.lists[number][place], status
+
+    def timed(self) -> TimedLists:
+        """Return what does the same and notes the time of each record."""
+        return _TimedLists(self)
+
+
+class _TimedLists(TimedLists):
+    """The same lists, each run by a record that notes the times of its records."""
+
+    def __init__(self, lists: _Lists) -> None:
+        self._lists = lists
+        self._watches = [Stopwatch(records) for records in lists.lists]
+        timed = load_runtime().timed
+        self.record = concurrent_record([[Record(timed, w.job)] for w in self._watches])
+
+    def shares(self, seconds: float) -> list[tuple[Record, float]]:
+        """Return the records of all lists with their shares of the time of the last run."""
+        pairs = [
+            (record, own)
+            for records, watch in zip(self._lists.lists, self._watches)
+            for record, own in zip(records, watch.seconds())
+        ]
+        total = sum(own for _, own in pairs) or 1.0
+        return [(record, seconds * own / total) for record, own in pairs]
+
+    def failed(self) -> None:
+        """Note which records failed."""
+        self._lists.statuses[:, 0] = self.record.keep.statuses[:, 0]
+        self._lists.statuses[:, 1] = [int(watch.job[5]) for watch in self._watches]

@@ -15,11 +15,13 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.static.codegen.kernels import compile_many
+from kerasish.backends.static.lowering.branches import grouped
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
 from kerasish.backends.static.lowering.library import LibraryUnit
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
+    Group,
     Place,
     Unit,
     nbytes_of,
@@ -28,8 +30,11 @@ from kerasish.backends.static.lowering.units import (
 )
 from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Graph, Value
+from kerasish.graph.plan import Plan
 from kerasish.ops import dtypes
 
+# Branches that run at the same time may take this many times the memory, and this many bytes more.
+MORE_MEMORY, SOME_MEMORY = 1.1, 1 << 16
 MOST_KEPT = 1 << 27  # bytes of weights of a plan that lie in memory a second time
 
 
@@ -47,10 +52,11 @@ class CompiledPlan:
         kernel_of: op -> NumPy kernel, for ops without native code.
         conditions: the outputs of the graph that must have certain values, or else the run ends
             before any variable has changed.
-        at_once: how many independent recurrences may run at the same time.
+        at_once: how many independent recurrences, or branches, may run at the same time.
 
     Attributes:
         units: the units in execution order.
+        groups: units that run at the same time.
         aliases: value -> the value whose memory it shares.
         copies: (value, variable): what must be copied into buffers of variables at the end.
         constants: value -> its place in memory.
@@ -86,10 +92,34 @@ class CompiledPlan:
         self._check_order()
         self._keep_weights()
         compile_many([k for u in self.units if u.native for k in u.kernels()])
-        self.plan, self.sizes = plan_units(
-            graph, self.units, self.root, ChainMap[Any, Any](self._buffer_of, self.constants),
-            [root for root, _ in self.copies],
-        )  # fmt: skip
+        self.groups: list[Group] = []
+        self.plan, self.sizes = self._plan(self.units, [])
+        self._group_branches(at_once)
+
+    def _plan(self, units: Sequence[Unit], groups: Sequence[Group]) -> tuple[Plan, dict[Any, int]]:
+        """Return where values lie if units run in this order."""
+        fixed = ChainMap[Any, Any](self._buffer_of, self.constants)
+        copies = [root for root, _ in self.copies]
+        return plan_units(self.graph, units, self.root, fixed, copies, groups)
+
+    def _group_branches(self, at_once: int) -> None:
+        """Let independent branches run at the same time, where it pays and takes little memory.
+
+        A plan with conditions has no groups: what it may do before a condition holds is limited.
+        """
+        if self.conditions:
+            return
+
+        def key_of(v: Value) -> Any:
+            root = self.root(v)
+            return self._buffer_of.get(root, root)
+
+        units, groups = grouped(self.units, key_of, set(self._buffer_of.values()), at_once)
+        if groups:
+            plan, sizes = self._plan(units, groups)
+            if plan.nbytes <= MORE_MEMORY * self.plan.nbytes + SOME_MEMORY:
+                self.units, self.groups = units, groups
+                self.plan, self.sizes = plan, sizes
 
     def root(self, v: Value) -> Value:
         """Return the value whose memory v uses."""

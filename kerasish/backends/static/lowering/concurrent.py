@@ -12,6 +12,7 @@ from typing import Any
 
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.codegen.nested_records import concurrent_record
+from kerasish.backends.static.lowering.dependencies import predecessors
 from kerasish.backends.static.lowering.recurrent import RecurrentUnit
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, threads_records
 from kerasish.graph.ir import Value
@@ -116,21 +117,11 @@ def _may_move(units: list[Unit], needed: int, first: int) -> bool:
 def _needed(units: list[Unit], root: Callable[[Value], Value]) -> list[int]:
     """Return for each unit those that must run before it: bit i is set for unit i."""
     results: list[int] = []
-    writer: dict[Any, int] = {}  # key -> the last unit that wrote it
-    readers: dict[Any, list[int]] = {}  # key -> the units that have read it since
-    for number, unit in enumerate(units):
-        reads, writes = {*map(root, unit.reads)}, {*map(root, unit.writes)}
-        if unit.workspace_key is not None:
-            (writes if unit.fills_workspace else reads).add(unit.workspace_key)
-        before = [writer[key] for key in reads | writes if key in writer]
-        before += [other for key in writes for other in readers.pop(key, ())]
+    for before in predecessors(units, root):
         needed = 0
         for other in before:
             needed |= results[other] | 1 << other
         results.append(needed)
-        writer.update(dict.fromkeys(writes, number))
-        for key in reads - writes:
-            readers.setdefault(key, []).append(number)
     return results
 
 

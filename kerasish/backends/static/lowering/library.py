@@ -126,6 +126,7 @@ class LibraryUnit(Unit):
             total += _round(self._reorders[name].scratchpad_bytes)
         self.scratch = total
         self.flops = self.primitive.flops
+        self.threads = max(p.threads for p in (self.primitive, *self._reorders.values()))
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the reorders in, the primitive, and the reorders out."""
@@ -253,6 +254,8 @@ def epilogue_kernel(bias: Value | None, activation: str) -> Kernel:
 
 class SmallMatmulUnit(Unit):
     """A small product of two matrices in a loop of our own, with bias and activation."""
+
+    threads = 1
 
     def __init__(
         self, a: View, b: View, out: Value, bias: Value | None = None, activation: str = ""

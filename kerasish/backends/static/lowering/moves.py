@@ -42,6 +42,7 @@ class MoveUnit(Unit):
         reads = dict.fromkeys(p.source for p in pieces if p.source is not None)
         super().__init__(name, list(reads), [out])
         self.pieces = [_BlockLoop(p, out) for p in pieces]
+        self.threads = max((p.threads for p in self.pieces), default=1)
 
     def kernels(self) -> list[Any]:
         """Return the kernels of all blocks."""
@@ -248,6 +249,7 @@ class ScatterUnit(Unit):
         self.zero = _BlockLoop(_fill_piece(self.sums, 0.0), self.sums)
         self.round = _BlockLoop(_whole_piece(self.sums), node.out)
         self.scratch = nbytes_of(self.sums) if self.half else 0
+        self.threads = max(self.zero.threads, self.round.threads if self.half else 1)
         self.rows, self.columns = indices.size, math.prod(node.out.shape[1:])
         self.table_rows = node.out.shape[0]
 
@@ -294,6 +296,7 @@ class ScaledRowsUnit(Unit):
         self.zero = _BlockLoop(_fill_piece(node.out, 0.0), node.out)
         self.rows, self.columns = indices.size, table.shape[1]
         self.flops = 2.0 * self.rows * self.columns
+        self.threads = self.zero.threads
 
     def kernels(self) -> list[Any]:
         """Return the kernels of zeroing and adding."""

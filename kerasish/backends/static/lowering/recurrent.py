@@ -165,15 +165,15 @@ class RecurrentUnit(Unit):
         self.kernel, self.products = kernel, list(products)
         short = self._is_short()
         most = 1 if short else native.get_threads()
-        self.threads = choose_threads(kernel, self.n, self.units, most)
-        self._loop_scratch = arguments.scratch_size(kernel, self.units, 1, self.threads)
+        self._loop_threads = choose_threads(kernel, self.n, self.units, most)
+        self._loop_scratch = arguments.scratch_size(kernel, self.units, 1, self._loop_threads)
         self._offsets: dict[str, int] = {}
         total = sum(p.scratch for p, _ in self.products) + _round(self._loop_scratch)
         for name, numbers in buffers.items():
             self._offsets[name] = total
             total += _round(numbers * SIZE)
         self.scratch = max(total, 64)
-        self.alone = short and self.threads == 1
+        self.alone = short and self._loop_threads == 1
         self.flops = self.step_flops = self.products[0][0].primitive.flops * self.steps
 
     def _is_short(self) -> bool:
@@ -242,7 +242,7 @@ class RecurrentUnit(Unit):
     def _step(self, operands: list[Any]) -> Record:
         block = arguments.pack(
             self.kernel, operands, table=load_runtime().table, rows=self.n, columns=self.units,
-            threads=self.threads, scratch=self._loop_at if self._loop_scratch else 0,
+            threads=self._loop_threads, scratch=self._loop_at if self._loop_scratch else 0,
         )  # fmt: skip
         return Record(compile_one(self.kernel), block, self.name)
 

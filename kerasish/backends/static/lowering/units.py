@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import itertools
 import math
 from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -19,7 +20,7 @@ from kerasish.backends.static.codegen.driver import (
 )
 from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Graph, Node, Value
-from kerasish.graph.plan import Lifetime, Plan, plan_memory
+from kerasish.graph.plan import Lifetime, Plan, plan_memory, round_up
 from kerasish.ops import dtypes
 from kerasish.typing import Array
 
@@ -56,6 +57,7 @@ class Unit:
         workspace_bytes: the size of that memory.
         fills_workspace: whether this unit fills it.
         flops: the number of operations, for reports.
+        threads: the most threads that one of its records takes; 0: not known.
         movable: whether it may run at another time, as long as it runs before its readers and after
             what it reads; False where Python or another process notices the order.
         unchecked: values that are written, or read, in parts: the strict memory mode checks their
@@ -69,6 +71,7 @@ class Unit:
     native = True
     movable = True
     flops = 0.0
+    threads = 0
     workspace_key: Any = None
     workspace_bytes = 0
     fills_workspace = False
@@ -174,6 +177,8 @@ class EffectUnit(Unit):
 class EmptyUnit(Unit):
     """Results without elements: there is nothing to compute."""
 
+    threads = 1
+
     def records(self, locate: Locate) -> list[Record]:
         """Return no record."""
         return []
@@ -181,6 +186,8 @@ class EmptyUnit(Unit):
 
 class CopyUnit(Unit):
     """A copy of one value to another of the same size."""
+
+    threads = 1
 
     def __init__(self, source: Value, target: Value) -> None:
         super().__init__("copy", [source], [target])
@@ -223,9 +230,32 @@ def threads_records(count: int) -> list[Record]:
     return [Record(call, block, "threads")] if len(block) else []
 
 
+class Group(NamedTuple):
+    """Units that lie side by side in a program, in lists that run at the same time.
+
+    Attributes:
+        first: the number of the first unit of the first list.
+        counts: the number of units of each list.
+    """
+
+    first: int
+    counts: tuple[int, ...]
+
+    @property
+    def stop(self) -> int:
+        """The number of the first unit after the group."""
+        return self.first + sum(self.counts)
+
+    @property
+    def lanes(self) -> list[range]:
+        """The numbers of the units of each list."""
+        ends = list(itertools.accumulate(self.counts, initial=self.first))
+        return [range(*pair) for pair in zip(ends, ends[1:])]
+
+
 def plan_units(
     graph: Graph, units: Sequence[Unit], root: Callable[[Value], Value], fixed: Container[Any],
-    copies: Iterable[Value] = (),
+    copies: Iterable[Value] = (), groups: Sequence[Group] = (),
 ) -> tuple[Plan, dict[Any, int]]:  # fmt: skip
     """Return where values, scratch memory and workspaces lie in the arena, and their sizes.
 
@@ -235,15 +265,18 @@ def plan_units(
         root: value -> the value whose memory it uses.
         fixed: the values that have memory elsewhere.
         copies: values that are read after the last unit, too.
+        groups: units that run at the same time. What several of their lists use, or others, has its
+            memory for as long as the group runs; what one list alone uses lies in memory of that
+            list.
     """
-    first: dict[Any, int] = {}
-    last: dict[Any, int] = {}
+    lane_of = {n: (g, lane) for g in groups for lane in g.lanes for n in lane}
+    spans = {n: (g.first, g.stop - 1) for g in groups for n in range(g.first, g.stop)}
+    uses: dict[Any, list[int]] = {}
     sizes: dict[Any, int] = {}
 
     def use(key: Any, step: int, nbytes: int) -> None:
         if key not in fixed:
-            first.setdefault(key, step)
-            last[key] = max(last.get(key, step), step)
+            uses.setdefault(key, []).append(step)
             sizes[key] = max(sizes.get(key, 0), nbytes)
 
     for v in graph.inputs:
@@ -257,4 +290,22 @@ def plan_units(
             use(unit.workspace_key, step, unit.workspace_bytes)
     for v in (*map(root, graph.outputs), *copies):
         use(v, len(units), nbytes_of(v))
-    return plan_memory({k: Lifetime(first[k], last[k], sizes[k]) for k in first}), sizes
+    inside: dict[Any, dict[Any, Lifetime]] = {}  # lane -> what it alone uses
+    others: dict[Any, Lifetime] = {}
+    for key, steps in uses.items():
+        lanes = {lane_of.get(step) for step in steps}
+        lane = lanes.pop()
+        if lane is not None and not lanes:
+            inside.setdefault(lane, {})[key] = Lifetime(steps[0], steps[-1], sizes[key])
+        else:
+            ends = [end for step in steps for end in spans.get(step, (step,))]
+            others[key] = Lifetime(min(ends), max(ends), sizes[key])
+    plans = {lane: plan_memory(lives) for lane, lives in inside.items()}
+    blocks = {
+        lane: Lifetime(lane[0].first, lane[0].stop - 1, plan.nbytes) for lane, plan in plans.items()
+    }
+    plan = plan_memory({**others, **blocks})
+    offsets = {key: plan.offsets[key] for key in others}
+    for lane, own in plans.items():
+        offsets.update({key: plan.offsets[lane] + at for key, at in own.offsets.items()})
+    return Plan(offsets, plan.nbytes, sum(map(round_up, sizes.values()))), sizes

@@ -20,10 +20,12 @@ from kerasish.backends.static.codegen.driver import (
     callback_record,
     condition_record,
 )
+from kerasish.backends.static.codegen.nested_records import concurrent_record
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
     EffectUnit,
+    Group,
     Place,
     PythonUnit,
     Unit,
@@ -114,23 +116,44 @@ class Executable:
         if holds and decided == -1:
             records.append(callback_record(printing.release, "release prints"))
         copies = [CopyUnit(root, old) for root, old in self.compiled_plan.copies]
+        groups = {group.first: group for group in self.compiled_plan.groups}
+        together = {n for group in groups.values() for n in range(group.first + 1, group.stop)}
         for step, unit in enumerate([*self.units, *copies]):
-            if watch is not None:
-                records.extend(watch.before(step, self.locate))
-            if isinstance(unit, PythonUnit):
+            if step in groups:
+                records.extend(self._together(groups[step]))
+            elif isinstance(unit, PythonUnit):
+                records.extend([] if watch is None else watch.before(step, self.locate))
                 close()
                 parts.append(unit.make_call(self.locate))
-            else:
-                own = unit.records(self.locate)
-                self._units_of.update((id(record), unit) for record in own)
-                records.extend(own if watch is None else strict_records.named(own))
-            if watch is not None:
-                records.extend(watch.after(step, self.locate))
+                records.extend([] if watch is None else watch.after(step, self.locate))
+            elif step not in together:
+                records.extend(self._records(step, unit))
             records.extend(checks.get(step, ()))
             if holds and step == decided:
                 records.append(callback_record(printing.release, "release prints"))
         close()
         return parts
+
+    def _records(self, step: int, unit: Unit) -> list[Record]:
+        """Return the records of a unit, with those that check it in strict memory."""
+        own = unit.records(self.locate)
+        self._units_of.update((id(record), unit) for record in own)
+        watch = self._watch
+        if watch is None:
+            return own
+        checked = strict_records.named(own)
+        return [*watch.before(step, self.locate), *checked, *watch.after(step, self.locate)]
+
+    def _together(self, group: Group) -> list[Record]:
+        """Return the records of units that run at the same time."""
+        one = threads_records(1)  # in each thread OpenMP starts with the usual number
+        lists = [
+            [*one, *(record for step in lane for record in self._records(step, self.units[step]))]
+            for lane in group.lanes
+        ]
+        record = concurrent_record(lists, f"{len(lists)} branches at the same time")
+        late = [] if self._watch is None else self._watch.after_group(group, self.locate)
+        return [record, *late]
 
     def _conditions(self) -> dict[int, list[Record]]:
         """Return number of a unit -> the records that check conditions after it."""
@@ -153,6 +176,10 @@ class Executable:
             + ", ".join(f"{v.dtype}{list(v.shape)}" for v in u.writes)
             for u in self.units
         ]
+        for group in self.compiled_plan.groups:
+            for number, lane in enumerate(group.lanes):
+                for step in lane:
+                    lines[step] += f" (branch {number + 1} of {len(group.counts)})"
         plan = self.plan
         return "\n".join([*lines, f"  arena {plan.nbytes:,} bytes, unshared {plan.naive:,}"])
 
@@ -171,7 +198,7 @@ class Executable:
 
         def run(part: Any) -> None:
             if isinstance(part, Program):
-                for record, seconds in zip(part.records, part.run_timed()):
+                for record, seconds in part.run_timed():
                     results.append((record.name or "record", self.unit_of(record), seconds))
             else:
                 start = time.perf_counter()

@@ -135,14 +135,14 @@ class RowSteps:
         """Process the next batch; return the time of each part of it, and of all of it."""
         self._before()
         try:
-            seconds = self._program.run_timed()
+            timed = self._program.run_timed()
             for block, word, amount in self._gather.advances:
                 block[word] += amount
             self.left -= 1
             self.done += 1
         finally:
             self._after()
-        return self._describe(list(zip(self._program.records, seconds))), self._program.seconds
+        return self._describe(timed), self._program.seconds
 
     def go_to(self, batch: int) -> None:
         """Go on at a batch of the epoch, 0 for its first."""

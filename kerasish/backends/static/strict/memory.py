@@ -23,7 +23,14 @@ from typing import Any
 
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
-from kerasish.backends.static.lowering.units import CopyUnit, Locate, Place, Unit, nbytes_of
+from kerasish.backends.static.lowering.units import (
+    CopyUnit,
+    Group,
+    Locate,
+    Place,
+    Unit,
+    nbytes_of,
+)
 from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.machine.guard_pages import Range
 from kerasish.backends.static.strict.plan import check_blueprint
@@ -63,6 +70,7 @@ class Watch:
             self.offsets = {k: at - self.address for k, at in zip(keys, blocks.addresses)}
         self.units = [*compiled_plan.units, *(CopyUnit(*ends) for ends in compiled_plan.copies)]
         self._first, self._last = self._uses()
+        self._late = self._read_by_several()
 
     def _uses(self) -> tuple[dict[Any, int], dict[Any, int]]:
         """Return, by key, the index of the first writer, and of the last reader."""
@@ -80,6 +88,23 @@ class Watch:
         for v in self._blueprint.graph.outputs:
             last.pop(root(v), None)
         return first, last
+
+    def _read_by_several(self) -> dict[Group, list[Any]]:
+        """Return, by group, the keys that several of its lists use, and no unit after it."""
+        results: dict[Group, list[Any]] = {}
+        for group in self._blueprint.groups:
+            users: dict[Any, set[range]] = {}
+            for lane in group.lanes:
+                for step in lane:
+                    for key in self._touched(self.units[step]):
+                        users.setdefault(key, set()).add(lane)
+            results[group] = [
+                key for key, lanes in users.items()
+                if len(lanes) > 1 and self._last.get(key, -1) in range(group.first, group.stop)
+            ]  # fmt: skip
+            for key in results[group]:
+                del self._last[key]
+        return results
 
     # --- the records around a unit ----------------------------------------------------------------
 
@@ -109,6 +134,11 @@ class Watch:
             if self._last.get(key) == step and key in self.offsets:
                 results += self._fill(key, locate(key))
         return results
+
+    def after_group(self, group: Group, locate: Locate) -> list[Record]:
+        """Return the records that fill what several lists of a group have read last."""
+        keys = [key for key in self._late[group] if key in self.offsets]
+        return [record for key in keys for record in self._fill(key, locate(key))]
 
     def _touched(self, unit: Unit) -> list[Any]:
         keys = [*map(self._blueprint.root, (*unit.reads, *unit.writes)), *_further(unit)]

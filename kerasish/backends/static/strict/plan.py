@@ -28,9 +28,16 @@ def check_blueprint(compiled_plan: CompiledPlan) -> None:
     asked: dict[int, list[Value]] = {}
     for v, number in zip(compiled_plan.conditions, compiled_plan.condition_units()):
         asked.setdefault(number, []).append(v)
+    lane_of = {
+        number: (group.first, lane.start)
+        for group in compiled_plan.groups
+        for lane in group.lanes
+        for number in lane
+    }
     steps = [walk.check(v) for v in asked.get(-1, [])]
     for number, unit in enumerate(compiled_plan.units):
-        steps += [walk.step(unit), *map(walk.check, asked.get(number, []))]
+        step = walk.step(unit)._replace(lane=lane_of.get(number))
+        steps += [step, *map(walk.check, asked.get(number, []))]
     steps += [walk.copy(root, old) for root, old in compiled_plan.copies]
     after = [walk.access(v) for v in graph.outputs[: _results(compiled_plan)] if v.size]
     after += [

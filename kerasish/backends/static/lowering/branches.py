@@ -1,0 +1,200 @@
+"""Independent branches of a program at the same time, one thread each.
+
+The towers of a model with several inputs, heads, or the branches of a block, and their gradients,
+are chains of units that do not depend on each other. Where a unit has too little work for two
+threads, the chains are what two threads can share: each takes some of them, and both meet once, at
+the end of the group. A unit computes what it computes alone, with the same bits.
+
+Groups hold small units only (`Unit.threads` is 1). Units that write variables, run Python or talk
+to other processes stay outside. No unit that writes a variable runs before a unit that may fail and
+came before it, so an error leaves variables as it does without groups.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Container, Sequence
+from typing import Any, NamedTuple
+
+from kerasish.backends.static.codegen.cost import estimate
+from kerasish.backends.static.codegen.plan import plan_loops
+from kerasish.backends.static.lowering.dependencies import predecessors
+from kerasish.backends.static.lowering.library import LibraryUnit, SmallMatmulUnit
+from kerasish.backends.static.lowering.loops import LoopUnit
+from kerasish.backends.static.lowering.moves import MoveUnit
+from kerasish.backends.static.lowering.units import CopyUnit, EmptyUnit, Group, Unit, nbytes_of
+from kerasish.graph.ir import Value
+
+# Nanoseconds that a group must save, by the estimates below. To begin and end one costs two to
+# five microseconds while the second thread spins, and up to fifty where it has to wake up.
+WORTH = 20_000.0
+MEETING = 5_000.0  # nanoseconds to begin and end a group
+MOST_WAITING = 512  # units that are looked at together
+_CALL = 300.0  # nanoseconds of a record beside its work
+_FLOP = 1 / 40  # nanoseconds per floating-point operation of a small product
+_BYTE = 1 / 20  # nanoseconds per byte that is read or written
+# Branches that meet are one branch if all but one of them are as small a share of the work.
+_SHARES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)
+
+
+def nanoseconds(unit: Unit) -> float:
+    """Return an estimate of a unit's time on one thread, right to about a factor of two."""
+    if isinstance(unit, LoopUnit):
+        return _CALL + estimate(unit.kernel, math.prod(unit.axes.outer), unit.axes.columns)
+    nbytes = sum(map(nbytes_of, {*unit.reads, *unit.writes}))
+    return _CALL + _FLOP * unit.flops + _BYTE * nbytes
+
+
+def may_fail(unit: Unit) -> bool:
+    """Return whether a unit may end the run, as by an index out of range."""
+    if isinstance(unit, LoopUnit):
+        return bool(plan_loops(unit.kernel).picks)
+    return not isinstance(unit, (LibraryUnit, SmallMatmulUnit, MoveUnit, CopyUnit, EmptyUnit))
+
+
+def grouped(
+    units: Sequence[Unit],
+    key_of: Callable[[Value], Any],
+    variables: Container[Any],
+    threads: int,
+) -> tuple[list[Unit], list[Group]]:
+    """Return the units in an order in which independent branches lie side by side, and the groups.
+
+    Without a group that pays the order is the same.
+
+    Args:
+        units: in execution order.
+        key_of: value -> what stands for its memory; values in one memory have equal keys.
+        variables: the keys of memory that outlives a run.
+        threads: how many branches may run at the same time.
+    """
+    if threads < 2:
+        return list(units), []
+    work = _Work(units, key_of, variables, threads)
+    for number in range(len(units)):
+        work.add(number)
+    work.finish()
+    if not work.groups:
+        return list(units), []
+    return [units[number] for number in work.order], work.groups
+
+
+class _Lanes(NamedTuple):
+    """Lists of units that may run at the same time, and the time that it saves."""
+
+    saved: float
+    lists: list[list[int]]
+
+
+class _Work:
+    """Units in a new order: small ones wait until they form a group, or another one needs them.
+
+    Attributes:
+        order: the numbers of the units, in their new order.
+        groups: which of them run at the same time.
+    """
+
+    def __init__(
+        self, units: Sequence[Unit], key_of: Callable[[Value], Any], variables: Container[Any],
+        threads: int,
+    ) -> None:  # fmt: skip
+        self.order: list[int] = []
+        self.groups: list[Group] = []
+        self._units, self._threads = units, threads
+        self._before = predecessors(units, key_of)
+        self._writes = [any(key_of(v) in variables for v in unit.writes) for unit in units]
+        self._cost: dict[int, float] = {}  # of the units that wait
+        self._new = 0.0  # the time of those that have come since they were looked at
+        self._last = 0.0  # what a group of the others would save
+
+    def add(self, number: int) -> None:
+        """Take the next unit."""
+        unit, writes = self._units[number], self._writes[number]
+        if not unit.native or not unit.movable:
+            self.finish()
+        elif unit.threads == 1 and not writes:
+            self._cost[number] = nanoseconds(unit)
+            self._new += self._cost[number]
+            if len(self._cost) > MOST_WAITING:
+                self.finish()
+            return
+        else:
+            first = [other for other in self._before[number] if other in self._cost]
+            if writes:
+                first += [other for other in self._cost if may_fail(self._units[other])]
+            if first:
+                self._form_groups()
+                self._run_needed(first)
+        self.order.append(number)
+
+    def finish(self) -> None:
+        """Run all units that wait."""
+        self._form_groups()
+        self._run(list(self._cost))
+
+    def _run(self, numbers: Sequence[int]) -> None:
+        self.order += numbers
+        for number in numbers:
+            del self._cost[number]
+
+    def _run_needed(self, numbers: Sequence[int]) -> None:
+        """Run those of these units that wait, and what they need, in their order."""
+        needed: set[int] = set()
+        stack = list(numbers)
+        while stack:
+            number = stack.pop()
+            if number in self._cost and number not in needed:
+                needed.add(number)
+                stack += self._before[number]
+        self._run(sorted(needed))
+
+    def _form_groups(self) -> None:
+        """Run waiting units in groups as long as one pays."""
+        while self._last + self._new - MEETING >= WORTH:
+            best = self._best()
+            self._last, self._new = max(best.saved, 0.0), 0.0
+            if best.saved < WORTH:
+                return
+            lists = [own for own in best.lists if own]
+            self.groups.append(Group(len(self.order), tuple(map(len, lists))))
+            self._run([number for own in lists for number in own])
+            self._last, self._new = 0.0, sum(self._cost.values())
+
+    def _best(self) -> _Lanes:
+        """Return the lanes that save most."""
+        total = sum(self._cost.values())
+        return max((self._lanes(share * total) for share in _SHARES), key=lambda lanes: lanes.saved)
+
+    def _lanes(self, small: float) -> _Lanes:
+        """Return the waiting units in lanes.
+
+        A unit that needs several branches joins them to one if all but one are small. Otherwise it
+        waits, with all that needs it.
+
+        Args:
+            small: nanoseconds of a small branch.
+        """
+        branches: dict[int, list[int]] = {}
+        times: dict[int, float] = {}
+        branch_of: dict[int, int] = {}  # unit -> the first unit of its branch
+        for number, cost in self._cost.items():
+            own = [other for other in self._before[number] if other in self._cost]
+            if any(other not in branch_of for other in own):
+                continue
+            meeting = sorted({branch_of[other] for other in own}, key=times.__getitem__)
+            if any(times[branch] > small for branch in meeting[:-1]):
+                continue
+            into = meeting[-1] if meeting else number
+            branches.setdefault(into, []).append(number)
+            times[into] = times.get(into, 0.0) + cost
+            for branch in meeting[:-1]:
+                branches[into] += branches.pop(branch)
+                times[into] += times.pop(branch)
+            branch_of.update(dict.fromkeys(branches[into] if meeting[1:] else [number], into))
+        lists: list[list[int]] = [[] for _ in range(self._threads)]
+        loads = [0.0] * self._threads
+        for branch in sorted(branches, key=times.__getitem__, reverse=True):
+            lane = loads.index(min(loads))
+            lists[lane] += branches[branch]
+            loads[lane] += times[branch]
+        return _Lanes(sum(loads) - max(loads) - MEETING, [sorted(own) for own in lists])
