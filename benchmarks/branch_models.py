@@ -113,7 +113,7 @@ def _executable(make: Callable[[], Any], batch: int, kind: str, worth: float) ->
     model = make()
     model.compile("adam", "mse")
     rng = np.random.default_rng(0)
-    x = [rng.normal(size=(batch, *v.shape[1:])).astype(v.dtype) for v in model.inputs]
+    x = [rng.uniform(0, 4, (batch, *v.shape[1:])).astype(v.dtype) for v in model.inputs]
     ys = [np.zeros((batch, *y.shape[1:]), "float32") for y in model.outputs]
     if kind == "train":
         model.train_on_batch(x if len(x) > 1 else x[0], ys if len(ys) > 1 else ys[0])

@@ -51,7 +51,8 @@ def heads():
 
 def wide_and_deep():
     x = kerasish.Input((6,))
-    return kerasish.Model(x, layers.Dense(1)(layers.Concatenate()([x, dense(x, depth=3)])))
+    parts = layers.Concatenate()([layers.Dense(9)(x), dense(x, depth=3)])
+    return kerasish.Model(x, layers.Dense(1)(parts))
 
 
 def inception():
@@ -164,7 +165,7 @@ def test_an_index_out_of_range_is_named_and_changes_no_variable(monkeypatch):
             words = kerasish.Input((6,), dtype="int32")
             table = layers.Embedding(10, 12, name="words")
             parts = [normal(left), dense(layers.Flatten()(table(words)), 5), normal(right)]
-            model = kerasish.Model([left, words, right], layers.Dense(3)(layers.Add()(parts)))
+            model = kerasish.Model([left, words, right], layers.Dense(3, "softmax")(layers.Add()(parts)))
             model.compile("adam", "sparse_categorical_crossentropy")
             x, labels = given(model), np.zeros(7, "int32")
             before = [v.numpy() for v in model.variables]
@@ -206,11 +207,11 @@ def test_times_of_branches_add_up(monkeypatch):
         assert "(branch 2 of 2)" in executable.describe()
 
 
-def test_a_profile_names_the_layers_of_branches(monkeypatch):
+def test_a_profile_names_the_layers_of_branches(monkeypatch, tmp_path):
     with limits(monkeypatch, 1e-9, 2):
         model = MODELS["two towers"]()
         model.compile("sgd", "mse")
-        profiler = callbacks.Profiler(batches=(1, 2), verbose=0)
+        profiler = callbacks.Profiler(tmp_path / "profile.html", (1, 1))
         model.fit(given(model), np.ones((7, 1)), batch_size=3, callbacks=[profiler], verbose=0)
         named = {t.layer for timings in profiler.timings for t in timings}
         assert {layer.name for layer in model.layers if layer.weights} <= named
@@ -288,7 +289,7 @@ def test_what_needs_threads_runs_alone():
     units, (_, b, *_) = chains()
     units.insert(1, small("large", [b], values(1), threads=2))
     # What it needs runs first; what it does not need waits for a group.
-    assert order(units) == ["a1", "large", [["a2"], ["b1", "b2"]], "meet", "end"]
+    assert order(units) == ["a1", "large", [["b1", "b2"], ["a2"]], "meet", "end"]
 
 
 def test_small_branches_join_large_ones():
@@ -310,7 +311,7 @@ def test_no_unit_runs_before_what_it_needs(kind):
         units.insert(2, small("other", [c], [a], threads=2))
         assert order(units)[:3] == [[["a1"], ["b1"]], "other", [["a2"], ["b2"]]]
     elif kind == "memory":
-        assert order(units, aliases={c: b}) == [u.name for u in units]
+        assert order(units, aliases={c: b})[:3] == ["a1", "b1", [["a2"], ["b2"]]]
     elif kind == "writes":
         units.insert(2, small("update", [a], [g]))
         assert order(units, [g])[:2] == [[["a1"], ["b1"]], "update"]
@@ -329,7 +330,7 @@ def test_small_programs_take_one_thread(monkeypatch):
         COMPILED_PLANS.clear()
         with config.using_threads(2):
             kerasish.utils.set_random_seed(0)
-            model = kerasish.Sequential([layers.Dense(400, "relu"), layers.Dense(10)])
+            model = kerasish.Sequential([layers.Dense(600, "relu"), layers.Dense(10)])
             model.compile("sgd", "mse")
             x = np.random.default_rng(0).normal(size=(32, 300)).astype("float32")
             found[limit] = [model.predict_on_batch(x[:n]) for n in (4, 32)]

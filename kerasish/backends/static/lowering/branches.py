@@ -13,7 +13,7 @@ came before it, so an error leaves variables as it does without groups.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kerasish.backends.static.codegen.cost import estimate
@@ -23,16 +23,16 @@ from kerasish.backends.static.lowering.library import LibraryUnit, SmallMatmulUn
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.moves import MoveUnit
 from kerasish.backends.static.lowering.units import CopyUnit, EmptyUnit, Group, Unit, nbytes_of
-from kerasish.graph.ir import Value
+from kerasish.graph.ir import Node, Value
 
 # Nanoseconds that a group must save, by the estimates below. To begin and end one costs two to
 # five microseconds while the second thread spins, and up to fifty where it has to wake up.
 WORTH = 20_000.0
 MEETING = 5_000.0  # nanoseconds to begin and end a group
-MOST_WAITING = 512  # units that are looked at together
+MOST_WAITING = 256  # units that are looked at together
 _CALL = 300.0  # nanoseconds of a record beside its work
-_FLOP = 1 / 40  # nanoseconds per floating-point operation of a small product
-_BYTE = 1 / 20  # nanoseconds per byte that is read or written
+_FLOP = 1 / 60  # nanoseconds per floating-point operation of a small product
+_BYTE = 1 / 40  # nanoseconds per byte that is read or written
 # Branches that meet are one branch if all but one of them are as small a share of the work.
 _SHARES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)
 
@@ -70,13 +70,26 @@ def grouped(
     """
     if threads < 2:
         return list(units), []
-    work = _Work(units, key_of, variables, threads)
-    for number in range(len(units)):
-        work.add(number)
-    work.finish()
+    work = _Work(units, list(map(nanoseconds, units)), key_of, variables, threads)
     if not work.groups:
         return list(units), []
     return [units[number] for number in work.order], work.groups
+
+
+def saved_by_groups(nodes: Sequence[Node], times: Mapping[Node, float], threads: int) -> float:
+    """Return the nanoseconds that groups would save if each node took one thread, an estimate.
+
+    Args:
+        nodes: those of an optimized graph, in order.
+        times: the nanoseconds of each.
+        threads: how many branches may run at the same time.
+    """
+    units = []
+    for node in nodes:
+        units.append(Unit(node.op.name, node.inputs, node.outputs))
+        units[-1].threads = 0 if node.op.kind in ("recurrent", "control") else 1
+        units[-1].movable = not (node.op.effect or node.op.communicates)
+    return _Work(units, [times[node] for node in nodes], lambda v: v, (), threads).saved
 
 
 class _Lanes(NamedTuple):
@@ -92,31 +105,35 @@ class _Work:
     Attributes:
         order: the numbers of the units, in their new order.
         groups: which of them run at the same time.
+        saved: the nanoseconds that the groups save, by the estimates.
     """
 
     def __init__(
-        self, units: Sequence[Unit], key_of: Callable[[Value], Any], variables: Container[Any],
-        threads: int,
+        self, units: Sequence[Unit], times: Sequence[float], key_of: Callable[[Value], Any],
+        variables: Container[Any], threads: int,
     ) -> None:  # fmt: skip
         self.order: list[int] = []
         self.groups: list[Group] = []
-        self._units, self._threads = units, threads
+        self.saved = 0.0
+        self._units, self._times, self._threads = units, times, threads
         self._before = predecessors(units, key_of)
         self._writes = [any(key_of(v) in variables for v in unit.writes) for unit in units]
         self._cost: dict[int, float] = {}  # of the units that wait
-        self._new = 0.0  # the time of those that have come since they were looked at
-        self._last = 0.0  # what a group of the others would save
+        self._new = False  # whether one has come since they were looked at
+        for number in range(len(units)):
+            self._add(number)
+        self._finish()
 
-    def add(self, number: int) -> None:
+    def _add(self, number: int) -> None:
         """Take the next unit."""
         unit, writes = self._units[number], self._writes[number]
         if not unit.native or not unit.movable:
-            self.finish()
+            self._finish()
         elif unit.threads == 1 and not writes:
-            self._cost[number] = nanoseconds(unit)
-            self._new += self._cost[number]
+            self._cost[number] = self._times[number]
+            self._new = True
             if len(self._cost) > MOST_WAITING:
-                self.finish()
+                self._finish()
             return
         else:
             first = [other for other in self._before[number] if other in self._cost]
@@ -127,7 +144,7 @@ class _Work:
                 self._run_needed(first)
         self.order.append(number)
 
-    def finish(self) -> None:
+    def _finish(self) -> None:
         """Run all units that wait."""
         self._form_groups()
         self._run(list(self._cost))
@@ -149,16 +166,42 @@ class _Work:
         self._run(sorted(needed))
 
     def _form_groups(self) -> None:
-        """Run waiting units in groups as long as one pays."""
-        while self._last + self._new - MEETING >= WORTH:
+        """Run waiting units in groups as long as one pays.
+
+        Where none does, what comes before the first fork runs alone, and its branches are looked at
+        again.
+        """
+        while self._new and self._most_saved() >= WORTH:
             best = self._best()
-            self._last, self._new = max(best.saved, 0.0), 0.0
-            if best.saved < WORTH:
-                return
-            lists = [own for own in best.lists if own]
-            self.groups.append(Group(len(self.order), tuple(map(len, lists))))
-            self._run([number for own in lists for number in own])
-            self._last, self._new = 0.0, sum(self._cost.values())
+            if best.saved >= WORTH:
+                lists = [own for own in best.lists if own]
+                self.groups.append(Group(len(self.order), tuple(map(len, lists))))
+                self.saved += best.saved
+                self._run([number for own in lists for number in own])
+                continue
+            fork = self._first_fork()
+            if fork is None:
+                break
+            self._run_needed([fork])
+        self._new = False
+
+    def _most_saved(self) -> float:
+        """Return what no group can save more than: all but the longest chain of waiting units."""
+        ends: dict[int, float] = {}
+        for number, cost in self._cost.items():
+            before = (ends[other] for other in self._before[number] if other in ends)
+            ends[number] = cost + max(before, default=0.0)
+        return sum(self._cost.values()) - max(ends.values(), default=0.0) - MEETING
+
+    def _first_fork(self) -> int | None:
+        """Return the first waiting unit that two others need; None if there is none."""
+        needed: set[int] = set()
+        forks: set[int] = set()
+        for number in self._cost:
+            own = {other for other in self._before[number] if other in self._cost}
+            forks |= needed & own
+            needed |= own
+        return min(forks, default=None)
 
     def _best(self) -> _Lanes:
         """Return the lanes that save most."""

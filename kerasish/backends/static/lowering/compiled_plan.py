@@ -34,7 +34,7 @@ from kerasish.graph.plan import Plan
 from kerasish.ops import dtypes
 
 # Branches that run at the same time may take this many times the memory, and this many bytes more.
-MORE_MEMORY, SOME_MEMORY = 1.1, 1 << 16
+MORE_MEMORY, SOME_MEMORY = 1.1, 1 << 20
 MOST_KEPT = 1 << 27  # bytes of weights of a plan that lie in memory a second time
 
 

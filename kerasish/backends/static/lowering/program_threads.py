@@ -1,28 +1,31 @@
-"""How many threads a program may take, by its work."""
+"""How many threads a program takes, by its work: one, one per branch, or some for each part."""
 
 from __future__ import annotations
 
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import cost
+from kerasish.backends.static.lowering.branches import saved_by_groups
 from kerasish.backends.static.lowering.recurrent import is_short_recurrence
 from kerasish.graph.formulas import bytes_of, work_of
-from kerasish.graph.ir import Graph
+from kerasish.graph.ir import Graph, Node
 
 # Grains of work (`cost.GRAIN`, 200 microseconds in all) from which a program pays for a second
-# thread, which would save half of the time at best. Beside busy processes each place where two
-# threads meet may take a time slice, some milliseconds.
+# thread. It would save half of them at best, less 50 microseconds each time it has to wake up, and
+# beside busy processes each place where two threads meet may take a time slice, some milliseconds.
 SMALL_PROGRAM = 50
+MEETING = 1.25  # grains that it takes two threads to begin and end a part
+BETTER = 0.9  # branches at the same time must take less than this share of the time of other ways
 _CALL = 300.0  # nanoseconds of a node beside its work
-_FLOP = 1 / 40  # nanoseconds per floating-point operation
-_BYTE = 1 / 20  # nanoseconds per byte that is read or written
+_FLOP = 1 / 80  # nanoseconds per floating-point operation
+_FLOP_OF_SMALL = 1 / 40  # the same for convolutions, and products of many small matrices
+_BYTE = 1 / 40  # nanoseconds per byte that is read or written
 
 
-def nanoseconds(graph: Graph) -> float:
-    """Return an estimate of a graph's time on one thread, right to about a factor of three."""
-    return sum(
-        _CALL + max(_FLOP * work_of(node), _BYTE * bytes_of((*node.inputs, *node.outputs)))
-        for node in graph.nodes
-    )
+def nanoseconds(node: Node) -> float:
+    """Return an estimate of a node's time on one thread, right to about a factor of two."""
+    flat = all(len(v.shape) < 3 for v in (*node.inputs, *node.outputs))
+    flops = work_of(node) * (_FLOP if flat else _FLOP_OF_SMALL)
+    return _CALL + max(flops, _BYTE * bytes_of((*node.inputs, *node.outputs)))
 
 
 def program_threads(graph: Graph, training: bool) -> tuple[int | None, int]:
@@ -37,8 +40,20 @@ def program_threads(graph: Graph, training: bool) -> tuple[int | None, int]:
         how many independent parts may run at the same time.
     """
     threads = native.get_threads()
-    if training or threads == 1:
-        return None, threads
-    if nanoseconds(graph) < SMALL_PROGRAM * cost.GRAIN:
+    if threads == 1:
+        return None, 1
+    times = {node: nanoseconds(node) for node in graph.nodes}
+    total = sum(times.values())
+    if total < SMALL_PROGRAM * cost.GRAIN:
         return 1, 1
-    return (1 if is_short_recurrence(graph) else None), threads
+    if not training and is_short_recurrence(graph):
+        return 1, threads
+    by_part = sum(_by_threads(own, threads) for own in times.values())
+    at_once = total - saved_by_groups(graph.nodes, times, threads)
+    return (1 if at_once < BETTER * min(by_part, total) else None), threads
+
+
+def _by_threads(own: float, threads: int) -> float:
+    """Return the time of a part that takes as many threads as its work pays for."""
+    count = min(threads, int(own / cost.GRAIN))
+    return own if count < 2 else own / count + MEETING * cost.GRAIN
