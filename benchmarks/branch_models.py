@@ -1,9 +1,10 @@
-"""Whether models with branches gain by groups of units: python -m benchmarks.branch_models.
+"""How models with branches choose their threads: python -m benchmarks.branch_models.
 
-Each model's training step and prediction is compiled in turn without groups ("in turn"), with those
-that are formed by default ("groups") and with all that can be formed ("all"). Printed are, per run
-of the native program, the shortest times of the clock of runs that alternate, in microseconds, the
-number of groups, and "gain": without groups by with those of the default.
+Each model's training step and prediction runs on one thread, with threads chosen part by part, and
+as programs choose: one thread for little work, one for each of several branches where that saves
+most. Printed are, per run of the native program, in microseconds of the clock and of runs that
+alternate, the 10th percentile and the median of each; "one" is 1 where each part takes one thread,
+with the number of groups of branches; "gain" is the second way by the third, for both figures.
 """
 
 from __future__ import annotations
@@ -11,16 +12,22 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import kerasish
 from kerasish import config, layers
 from kerasish.backends.static.engine import COMPILED_PLANS
-from kerasish.backends.static.lowering import branches
+from kerasish.backends.static.lowering import branches, program_threads
 
-WORTH = {"in turn": np.inf, "groups": branches.WORTH, "all": 1.0}
+_SMALL, _BETTER = program_threads.SMALL_PROGRAM, program_threads.BETTER
+# Threads, whether programs choose theirs by their work, and the limit of groups.
+WAYS = {
+    "one thread": (1, False, np.inf),
+    "by part": (2, False, np.inf),
+    "by program": (2, True, branches.WORTH),
+}
 
 
 def _dense(x: Any, width: int, depth: int = 3) -> Any:
@@ -106,59 +113,76 @@ MODELS: dict[str, Callable[[], Any]] = {
 }
 
 
-def _executable(make: Callable[[], Any], batch: int, kind: str, worth: float) -> Any:
-    branches.WORTH = worth
+class _Run(NamedTuple):
+    """A compiled step, ready to run.
+
+    Attributes:
+        model: kept alive.
+        executable: the compiled step.
+        inputs: what it is given: a run may use the memory of its inputs for other values.
+    """
+
+    model: Any
+    executable: Any
+    inputs: list[Any]
+
+    def seconds(self) -> float:
+        """Run once, and return the time."""
+        for place, array in zip(self.executable.inputs, self.inputs):
+            np.copyto(place, array)
+        start = time.perf_counter()
+        self.executable.run()
+        return time.perf_counter() - start
+
+
+def _compiled(make: Callable[[], Any], batch: int, kind: str, way: str) -> _Run:
+    threads, by_program, branches.WORTH = WAYS[way]
+    program_threads.SMALL_PROGRAM = _SMALL if by_program else 0
+    program_threads.BETTER = _BETTER if by_program else 0.0
     COMPILED_PLANS.clear()
     kerasish.utils.set_random_seed(0)
-    model = make()
-    model.compile("adam", "mse")
-    rng = np.random.default_rng(0)
-    x = [rng.uniform(0, 4, (batch, *v.shape[1:])).astype(v.dtype) for v in model.inputs]
-    ys = [np.zeros((batch, *y.shape[1:]), "float32") for y in model.outputs]
-    if kind == "train":
-        model.train_on_batch(x if len(x) > 1 else x[0], ys if len(ys) > 1 else ys[0])
-    else:
-        model.predict_on_batch(x if len(x) > 1 else x[0])
-    (executable,) = model.training_program.step(kind).executables()
-    return model, executable
+    with config.using_threads(threads):
+        model = make()
+        model.compile("adam", "mse")
+        rng = np.random.default_rng(0)
+        x = [rng.uniform(0, 4, (batch, *v.shape[1:])).astype(v.dtype) for v in model.inputs]
+        ys = [np.zeros((batch, *y.shape[1:]), "float32") for y in model.outputs]
+        if kind == "train":
+            model.train_on_batch(x if len(x) > 1 else x[0], ys if len(ys) > 1 else ys[0])
+        else:
+            model.predict_on_batch(x if len(x) > 1 else x[0])
+        (executable,) = model.training_program.step(kind).executables()
+    given = [*x, *ys] if kind == "train" else x
+    return _Run(model, executable, given)
 
 
-def compare(name: str, batch: int, kind: str, seconds: float, pause: float) -> None:
+def compare(name: str, batch: int, kind: str, seconds: float) -> None:
     """Print a row."""
-    ways = [_executable(MODELS[name], batch, kind, worth) for worth in WORTH.values()]
-    counts = [len(executable.compiled_plan.groups) for _, executable in ways]
-    one = ways[0][1].compiled_plan.threads
-    best = [float("inf")] * len(ways)
+    runs = [_compiled(MODELS[name], batch, kind, way) for way in WAYS]
+    times: list[list[float]] = [[] for _ in runs]
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
-        for number, (_, executable) in enumerate(ways):
-            for _ in range(10):
-                if pause:
-                    time.sleep(pause)
-                start = time.perf_counter()
-                executable.run()
-                best[number] = min(best[number], time.perf_counter() - start)
-    case = f"{name:24} {batch:4} {kind:8} {one or '-'!s:>3} {counts[1]:3} {counts[2]:3}"
-    numbers = " ".join(f"{1e6 * t:9.1f}" for t in best)
-    print(f"{case} {numbers} {best[0] / best[1]:6.2f} {best[0] / best[2]:6.2f}", flush=True)
+        for own, run in zip(times, runs):
+            own += [run.seconds() for _ in range(10)]
+    plan = runs[-1].executable.compiled_plan
+    case = f"{name:24} {batch:4} {kind:8} {plan.threads or '-'!s:>3} {len(plan.groups):3}"
+    numbers = [np.percentile(own, (10, 50)) for own in times]
+    shown = " ".join(f"{1e6 * low:7.0f} {1e6 * middle:7.0f}" for low, middle in numbers)
+    gains = " ".join(f"{n / m:6.2f}" for n, m in zip(numbers[1], numbers[2]))
+    print(f"{case} {shown} {gains}", flush=True)
 
 
 def main() -> None:
     """Print all cases."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seconds", type=float, default=1.5, help="for each case")
-    parser.add_argument("--pause", type=float, default=0.0, help="seconds before each run")
-    parser.add_argument("--threads", type=int, default=2)
     given = parser.parse_args()
-    print(
-        f"{'model':24} {'rows':>4} {'step':8} {'one':>3} {'':7} "
-        + " ".join(f"{w:>9}" for w in WORTH)
-    )
-    with config.using_threads(given.threads):
-        for name in MODELS:
-            for batch in (1, 32):
-                for kind in ("train", "predict"):
-                    compare(name, batch, kind, given.seconds, given.pause)
+    ways = " ".join(f"{way:>15}" for way in WAYS)
+    print(f"{'model':24} {'rows':>4} {'step':8} {'one':>3} {'':3} {ways} {'gain':>13}")
+    for name in MODELS:
+        for batch in (1, 32):
+            for kind in ("train", "predict"):
+                compare(name, batch, kind, given.seconds)
 
 
 if __name__ == "__main__":

@@ -18,7 +18,7 @@ from kerasish.backends.static.codegen.driver_code import equal_bytes
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.codegen.nested_records import concurrent_record
 from kerasish.backends.static.engine import COMPILED_PLANS
-from kerasish.backends.static.lowering import concurrent
+from kerasish.backends.static.lowering import concurrent, program_threads
 from kerasish.backends.static.lowering.concurrent import ConcurrentUnit
 from kerasish.backends.static.lowering.recurrent import RecurrentUnit
 from kerasish.backends.static.lowering.units import Place, Unit, copy_record
@@ -41,6 +41,7 @@ GROUPS = {"two directions": 1, "two kinds": 1, "three": 1, "two levels": 2, "mas
 def trained(make, monkeypatch, worth, threads=2):
     """Return (numbers of a training and a prediction, groups in the programs of both)."""
     monkeypatch.setattr(concurrent, "WORTH_FLOPS", worth)
+    monkeypatch.setattr(program_threads, "SMALL_PROGRAM", 0)
     COMPILED_PLANS.clear()
     kerasish.utils.set_random_seed(1)
     rng = np.random.default_rng(0)

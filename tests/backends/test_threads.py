@@ -150,12 +150,15 @@ def test_one_thread_runs_a_small_recurrence_and_gives_the_same_bits(monkeypatch)
     np.testing.assert_array_equal(*results.values())
 
 
-def test_training_and_large_steps_choose_by_their_work():
+def test_the_parts_of_trainings_and_large_steps_choose_by_their_work():
     config.set_backend("static")
     with config.using_threads(2):
-        model, x = _lstm(32)
+        model, x = _lstm(32, steps=60)
         model.train_on_batch(x, np.zeros((8, 1), "float32"))
         assert _plans(model, "train")[0].threads is None
+        few, x = _lstm(4)
+        few.train_on_batch(x, np.zeros((8, 1), "float32"))
+        assert _plans(few, "train")[0].threads == 1  # too little work for a second one
         large, x = _lstm(256, steps=2, rows=32)  # 17 MFLOP in each time step
         large.predict_on_batch(x)
         assert _plans(large, "predict")[0].threads is None

@@ -19,13 +19,18 @@ _CALL = 300.0  # nanoseconds of a node beside its work
 _FLOP = 1 / 80  # nanoseconds per floating-point operation
 _FLOP_OF_SMALL = 1 / 40  # the same for convolutions, and products of many small matrices
 _BYTE = 1 / 40  # nanoseconds per byte that is read or written
+_TIME_STEP = 1_500.0  # nanoseconds of a time step beside its work
 
 
 def nanoseconds(node: Node) -> float:
     """Return an estimate of a node's time on one thread, right to about a factor of two."""
     flat = all(len(v.shape) < 3 for v in (*node.inputs, *node.outputs))
     flops = work_of(node) * (_FLOP if flat else _FLOP_OF_SMALL)
-    return _CALL + max(flops, _BYTE * bytes_of((*node.inputs, *node.outputs)))
+    steps = 0
+    if node.op.kind == "recurrent":
+        steps = max(v.shape[0] for v in (*node.inputs, *node.outputs) if len(v.shape) == 3)
+    moved = _BYTE * bytes_of((*node.inputs, *node.outputs))
+    return _CALL + max(flops, moved) + _TIME_STEP * steps
 
 
 def program_threads(graph: Graph, training: bool) -> tuple[int | None, int]:
