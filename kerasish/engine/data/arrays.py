@@ -102,6 +102,11 @@ class ArrayData(Data):
         leaves = [None if leaf is None else next(rest) for leaf in tree.flatten(self._structure)]
         return tree.pack_sequence_as(self._structure, leaves)
 
+    @property
+    def holds_structures(self) -> bool:
+        """Whether a column holds Python structures."""
+        return any(isinstance(rows, StructureRows) for rows in self._rows)
+
     def structures(self) -> Structure:
         """Return x with its columns of Python structures, and None for its arrays."""
         return tree.map_structure(

@@ -26,6 +26,8 @@ class StructuresMixin(Layer):
 
     def packed_data(self, data: Data) -> Data | None:
         """Return data whose structures are packed for each batch; None: no layer reads such."""
+        if isinstance(data, ArrayData) and not data.holds_structures:
+            return None  # before all layers are looked through
         if not folded_layers(self):
             return None
         if isinstance(data, ArrayData):

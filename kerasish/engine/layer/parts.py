@@ -27,7 +27,8 @@ def _find_parts(value: Any, parts: dict[int, Any], around: tuple[int, ...] = ())
     elif isinstance(value, (list, tuple, set, dict)) and id(value) not in around:
         around = (*around, id(value))  # a list may hold itself
         for part in value.values() if isinstance(value, dict) else value:
-            _find_parts(part, parts, around)
+            if type(part) not in _PLAIN:
+                _find_parts(part, parts, around)
 
 
 class PartsMixin(Operation):
