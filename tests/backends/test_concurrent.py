@@ -189,6 +189,9 @@ def test_times_of_lists_are_shares_of_the_time_of_all():
     assert [r for r, _ in timed] == [*lists[0], *(r for own in lists for r in own), *lists[2]]
     assert min(seconds for _, seconds in timed) > 0
     assert sum(seconds for _, seconds in timed) <= program.seconds
+    together = program.records[2].keep.timed()
+    Program([together.record]).run()
+    assert sum(seconds for _, seconds in together.shares(10.0)) == pytest.approx(10.0)
 
 
 def _in_child(queue):

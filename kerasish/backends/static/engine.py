@@ -369,10 +369,10 @@ class CompiledCall:
                 report = partial(_report, self._name, self.traced.paths, self.traced_graph)
             inside = Settings(level, watch, report)
             kernel_of = kernels(eager.kernel, inside)
-            alone, at_once = program_threads(graph, self._training)
-            with config.using_threads(alone):
-                compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked, at_once)
-            compiled_plan.threads = alone
+            threads = program_threads(graph, self._training)
+            with config.using_threads(threads.parts):
+                compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked, threads)
+            compiled_plan.threads = threads.parts
             compiled_plan.traced = traced_values(self.traced_graph)
             if report is not None:
                 report(compiled_plan.units)

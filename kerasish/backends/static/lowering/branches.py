@@ -34,7 +34,9 @@ _CALL = 300.0  # nanoseconds of a record beside its work
 _FLOP = 1 / 60  # nanoseconds per floating-point operation of a small product
 _BYTE = 1 / 40  # nanoseconds per byte that is read or written
 # Branches that meet are one branch if all but one of them are as small a share of the work.
-_SHARES = (0.0, 1 / 64, 1 / 32, 1 / 16, 1 / 8, 1 / 4)
+_SHARES = (0.0, 1 / 32, 1 / 8, 1 / 4)
+
+_Needs = Mapping[int, Sequence[int]]
 
 
 def nanoseconds(unit: Unit) -> float:
@@ -171,57 +173,56 @@ class _Work:
         Where none does, what comes before the first fork runs alone, and its branches are looked at
         again.
         """
-        while self._new and self._most_saved() >= WORTH:
-            best = self._best()
+        peeled = 1
+        while self._new:
+            needs = {
+                number: [other for other in self._before[number] if other in self._cost]
+                for number in self._cost
+            }
+            if self._most_saved(needs) < WORTH:
+                break
+            best = self._best(needs)
             if best.saved >= WORTH:
                 lists = [own for own in best.lists if own]
                 self.groups.append(Group(len(self.order), tuple(map(len, lists))))
                 self.saved += best.saved
                 self._run([number for own in lists for number in own])
                 continue
-            fork = self._first_fork()
-            if fork is None:
+            forks = _forks(needs)
+            if not forks:
                 break
-            self._run_needed([fork])
+            self._run_needed(forks[:peeled])
+            peeled *= 2  # so that long chains are looked at few times
         self._new = False
 
-    def _most_saved(self) -> float:
+    def _most_saved(self, needs: _Needs) -> float:
         """Return what no group can save more than: all but the longest chain of waiting units."""
         ends: dict[int, float] = {}
         for number, cost in self._cost.items():
-            before = (ends[other] for other in self._before[number] if other in ends)
-            ends[number] = cost + max(before, default=0.0)
+            ends[number] = cost + max((ends[other] for other in needs[number]), default=0.0)
         return sum(self._cost.values()) - max(ends.values(), default=0.0) - MEETING
 
-    def _first_fork(self) -> int | None:
-        """Return the first waiting unit that two others need; None if there is none."""
-        needed: set[int] = set()
-        forks: set[int] = set()
-        for number in self._cost:
-            own = {other for other in self._before[number] if other in self._cost}
-            forks |= needed & own
-            needed |= own
-        return min(forks, default=None)
-
-    def _best(self) -> _Lanes:
+    def _best(self, needs: _Needs) -> _Lanes:
         """Return the lanes that save most."""
         total = sum(self._cost.values())
-        return max((self._lanes(share * total) for share in _SHARES), key=lambda lanes: lanes.saved)
+        found = (self._lanes(needs, share * total) for share in _SHARES)
+        return max(found, key=lambda lanes: lanes.saved)
 
-    def _lanes(self, small: float) -> _Lanes:
+    def _lanes(self, needs: _Needs, small: float) -> _Lanes:
         """Return the waiting units in lanes.
 
         A unit that needs several branches joins them to one if all but one are small. Otherwise it
         waits, with all that needs it.
 
         Args:
+            needs: waiting unit -> the waiting ones that it needs.
             small: nanoseconds of a small branch.
         """
         branches: dict[int, list[int]] = {}
         times: dict[int, float] = {}
         branch_of: dict[int, int] = {}  # unit -> the first unit of its branch
         for number, cost in self._cost.items():
-            own = [other for other in self._before[number] if other in self._cost]
+            own = needs[number]
             if any(other not in branch_of for other in own):
                 continue
             meeting = sorted({branch_of[other] for other in own}, key=times.__getitem__)
@@ -241,3 +242,13 @@ class _Work:
             lists[lane] += branches[branch]
             loads[lane] += times[branch]
         return _Lanes(sum(loads) - max(loads) - MEETING, [sorted(own) for own in lists])
+
+
+def _forks(needs: _Needs) -> list[int]:
+    """Return the units that several others need, in order."""
+    needed: set[int] = set()
+    forks: set[int] = set()
+    for own in needs.values():
+        forks |= needed.intersection(own)
+        needed.update(own)
+    return sorted(forks)

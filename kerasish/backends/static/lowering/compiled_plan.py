@@ -19,6 +19,7 @@ from kerasish.backends.static.lowering.branches import grouped
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
 from kerasish.backends.static.lowering.library import LibraryUnit
+from kerasish.backends.static.lowering.program_threads import ONE_THREAD, Threads
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
     Group,
@@ -52,7 +53,7 @@ class CompiledPlan:
         kernel_of: op -> NumPy kernel, for ops without native code.
         conditions: the outputs of the graph that must have certain values, or else the run ends
             before any variable has changed.
-        at_once: how many independent recurrences, or branches, may run at the same time.
+        threads: how many of them may run recurrences and branches at the same time.
 
     Attributes:
         units: the units in execution order.
@@ -74,7 +75,7 @@ class CompiledPlan:
         updates: Sequence[tuple[Value, Value]],
         kernel_of: Callable[[Any], Callable[..., Any]],
         conditions: Sequence[Value] = (),
-        at_once: int = 1,
+        threads: Threads = ONE_THREAD,
     ) -> None:
         self.conditions = tuple(conditions)
         self.traced: list[Value] = []
@@ -82,7 +83,7 @@ class CompiledPlan:
         builder = Builder(graph, kernel_of)
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.aliases = builder.aliases
-        self.units: list[Unit] = concurrent(builder.build(), self.root, at_once)
+        self.units: list[Unit] = concurrent(builder.build(), self.root, threads.recurrences)
         self._buffer_of = {v: v for v in buffers}
         self.constants: dict[Value, Place] = {}
         self._keep: list[Any] = []
@@ -94,7 +95,7 @@ class CompiledPlan:
         compile_many([k for u in self.units if u.native for k in u.kernels()])
         self.groups: list[Group] = []
         self.plan, self.sizes = self._plan(self.units, [])
-        self._group_branches(at_once)
+        self._group_branches(threads.branches)
 
     def _plan(self, units: Sequence[Unit], groups: Sequence[Group]) -> tuple[Plan, dict[Any, int]]:
         """Return where values lie if units run in this order."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.lowering.branches import saved_by_groups
@@ -33,29 +35,47 @@ def nanoseconds(node: Node) -> float:
     return _CALL + max(flops, moved) + _TIME_STEP * steps
 
 
-def program_threads(graph: Graph, training: bool) -> tuple[int | None, int]:
-    """Return the number of threads of each part of a program, and of its branches.
+class Threads(NamedTuple):
+    """How many threads a program takes.
+
+    Attributes:
+        parts: 1 where one thread runs each part; None where each takes as many as its work pays
+            for.
+        recurrences: how many independent recurrences may run at the same time.
+        branches: how many other independent branches may.
+    """
+
+    parts: int | None
+    recurrences: int
+    branches: int
+
+
+ONE_THREAD = Threads(None, 1, 1)
+
+
+def program_threads(graph: Graph, training: bool) -> Threads:
+    """Return how many threads a program takes.
 
     Args:
         graph: optimized and fused.
         training: whether it is a training step, which runs many times in a row.
-
-    Returns:
-        1 where one thread runs each part, None where each takes as many as its work pays for; and
-        how many independent parts may run at the same time.
     """
     threads = native.get_threads()
     if threads == 1:
-        return None, 1
+        return ONE_THREAD
     times = {node: nanoseconds(node) for node in graph.nodes}
     total = sum(times.values())
     if total < SMALL_PROGRAM * cost.GRAIN:
-        return 1, 1
+        return Threads(1, 1, 1)
     if not training and is_short_recurrence(graph):
-        return 1, threads
+        return Threads(1, threads, threads)
     by_part = sum(_by_threads(own, threads) for own in times.values())
-    at_once = total - saved_by_groups(graph.nodes, times, threads)
-    return (1 if at_once < BETTER * min(by_part, total) else None), threads
+    goal = BETTER * min(by_part, total)
+    alone = sum(own for own in times.values() if own < 2 * cost.GRAIN)
+    saved = 0.0
+    if total / threads < goal or alone > (1 - BETTER) * total:
+        saved = saved_by_groups(graph.nodes, times, threads)
+    return Threads(1 if total - saved < goal else None, threads, threads if saved else 1)
 
 
 def _by_threads(own: float, threads: int) -> float:
