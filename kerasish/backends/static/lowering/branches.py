@@ -205,8 +205,8 @@ class _Work:
     def _best(self, needs: _Needs) -> _Lanes:
         """Return the lanes that save most."""
         total = sum(self._cost.values())
-        found = (self._lanes(needs, share * total) for share in _SHARES)
-        return max(found, key=lambda lanes: lanes.saved)
+        each = (self._lanes(needs, share * total) for share in _SHARES)
+        return max(each, key=lambda lanes: lanes.saved)
 
     def _lanes(self, needs: _Needs, small: float) -> _Lanes:
         """Return the waiting units in lanes.
