@@ -23,6 +23,7 @@ class NativeCalls:
         communicator: the handle of the communicator.
         addition: the handle of the operation MPI_SUM.
         no_status: the address that stands for MPI_STATUS_IGNORE.
+        in_place: the address that stands for MPI_IN_PLACE.
         dtypes: name of a dtype, or "bytes" -> the handle of its MPI type.
     """
 
@@ -31,6 +32,7 @@ class NativeCalls:
     communicator: int
     addition: int
     no_status: int
+    in_place: int
     dtypes: dict[str, int]
 
 

@@ -246,6 +246,7 @@ class MpiGroup(Group):
             communicator=handle(self.comm, "MPI_Comm_f2c"),
             addition=handle(self.mpi.SUM, "MPI_Op_f2c"),
             no_status=0 if pointers else 1,
+            in_place=int(self.mpi.IN_PLACE),
             dtypes=kinds,
         )
 

@@ -78,9 +78,11 @@ class ExchangeUnit(Unit):
 
     Attributes:
         exchange: the calls and loops that it is made of.
+        in_place: whether the sum lies in the memory of the summands, which no other unit reads.
     """
 
     movable = False
+    in_place = False
 
     def __init__(self, node: Node, group: Group, calls: NativeCalls) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
@@ -175,7 +177,7 @@ class Exchange:
     def pair(self, x: int, y: int, request: Array) -> Record:
         """Return the call that starts the sum over two ranks, which has one order."""
         calls = self.calls
-        words = [x, y, self.count, calls.dtypes[self.dtype], calls.addition, calls.communicator]
+        words = [calls.in_place if x == y else x, y, self.count, calls.dtypes[self.dtype], calls.addition, calls.communicator]
         return self._call("Allreduce", "ppiHHH", words, request)
 
     def wait(self, request: Array) -> Record:
