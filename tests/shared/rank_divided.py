@@ -1,6 +1,7 @@
 """Checks of an optimizer whose slots the ranks divide: `mpiexec -n 2 python rank_divided.py`.
 
-What is divided ends with the bits of what is not; files are the same; each goes on from the other.
+With `layouts` as the first argument the ranks divide kernels, too, as `ModelParallel` does. What is
+divided ends with the bits of what is not; files are the same; each goes on from the other.
 """
 
 from __future__ import annotations
@@ -23,11 +24,18 @@ from kerasish.ranks import Sharding, current_group, set_sharding
 
 opt = keras.optimizers
 SHARDS = [4]  # the number of ranks, where that is 3
+LAYOUTS = "layouts" in sys.argv[1:2]
 
 
 def divide(divided: bool) -> None:
-    """Cut batches into shards; let the ranks divide the optimizer's slots, or not."""
-    set_sharding(Sharding(current_group(), SHARDS[0], divided))
+    """Cut batches into shards; let the ranks divide slots, or slots and kernels, or nothing."""
+    slots = divided and not LAYOUTS
+    kernels = is_kernel if divided and LAYOUTS else None
+    set_sharding(Sharding(current_group(), SHARDS[0], slots, kernels))
+
+
+def is_kernel(path: str) -> bool:
+    return path.endswith("kernel")
 
 
 def compiled(make: Any) -> Any:
@@ -383,4 +391,4 @@ CHECKS = {k.removeprefix("check_"): f for k, f in globals().items() if k.startsw
 if __name__ == "__main__":
     if os.environ.get("PMI_SIZE") == "3":
         SHARDS[0] = 3
-    main(CHECKS, sys.argv[1:])
+    main(CHECKS, sys.argv[2:] if LAYOUTS else sys.argv[1:])
