@@ -14,7 +14,7 @@ import kerasish as keras
 from benchmarks.workloads import WORKLOADS, compile_model, make_data
 from kerasish.ranks import current_group
 
-STEPS, ROUNDS, TURNS = 8, 4, 8
+STEPS, ROUNDS, TURNS = 8, 4, 5
 
 
 def time_sums(sizes: list[int]) -> dict[int, float]:
@@ -96,7 +96,7 @@ def time_cost(name: str, rows: int) -> dict[str, float]:
     group = current_group()
     workload = WORKLOADS[name]
     rows = rows or workload.batch
-    steps = max(8, min(64, 2**14 // rows))
+    steps = max(8, min(64, 2**10 // rows))
     x, y = make_data(workload, rows * steps * group.size)
     models = {}
     for kind in ("with", "without"):

@@ -34,6 +34,7 @@ from kerasish.typing import Array, Shape, TensorLike
 if TYPE_CHECKING:
     from kerasish.optimizers.optimizer import Optimizer
 
+
 class _Part(NamedTuple):
     """This rank's segment of a variable; the variable itself, if it is small."""
 

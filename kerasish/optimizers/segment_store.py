@@ -21,7 +21,15 @@ from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
 from kerasish.ranks import Group
 from kerasish.ranks.group import segments
-from kerasish.tensor import Tensor, Variable, autocast, is_traced, no_gradient, to_numpy, using_scope
+from kerasish.tensor import (
+    Tensor,
+    Variable,
+    autocast,
+    is_traced,
+    no_gradient,
+    to_numpy,
+    using_scope,
+)
 from kerasish.typing import Array
 
 WHOLE = 8  # variables of fewer elements per rank are kept and updated by every rank

@@ -168,7 +168,8 @@ class Variable(Holder):
     @latest.setter
     def latest(self, leaf: Tensor) -> None:
         if self.store is not None:
-            return self.store.write(leaf)
+            self.store.write(leaf)
+            return
         self._current = leaf
         self.in_buffer = False
         self._initializer = None

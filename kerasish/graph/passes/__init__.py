@@ -19,8 +19,8 @@ from kerasish.graph.passes.layout import lay_out_products as lay_out_products
 from kerasish.graph.passes.recurrences import fuse_recurrences as fuse_recurrences
 from kerasish.graph.passes.share import share_common as share_common
 from kerasish.graph.passes.simplify import simplify_algebra as simplify_algebra
-from kerasish.graph.passes.spread import spread_gathers as spread_gathers
 from kerasish.graph.passes.sparse_update import sparse_update as sparse_update
+from kerasish.graph.passes.spread import spread_gathers as spread_gathers
 
 Pass = Callable[[Graph], Graph]
 

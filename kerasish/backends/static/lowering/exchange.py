@@ -177,7 +177,14 @@ class Exchange:
     def pair(self, x: int, y: int, request: Array) -> Record:
         """Return the call that starts the sum over two ranks, which has one order."""
         calls = self.calls
-        words = [calls.in_place if x == y else x, y, self.count, calls.dtypes[self.dtype], calls.addition, calls.communicator]
+        words = [
+            calls.in_place if x == y else x,
+            y,
+            self.count,
+            calls.dtypes[self.dtype],
+            calls.addition,
+            calls.communicator,
+        ]
         return self._call("Allreduce", "ppiHHH", words, request)
 
     def wait(self, request: Array) -> Record:
