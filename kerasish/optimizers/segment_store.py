@@ -139,7 +139,7 @@ class GatheredTensor(Tensor):
         self.tracked = store.variable.trainable and dtypes.is_inexact(store.dtype)
 
     @property
-    def value(self) -> Array:  # type: ignore[override]
+    def value(self) -> Array:
         """The whole array."""
         own = self._own.value
         for part, whole in _held:

@@ -370,7 +370,7 @@ def _value_in(scope: Any, variable: Variable) -> Tensor | None:
     while scope is not None:
         for known in (getattr(scope, "written", {}), getattr(scope, "given", {})):
             if variable in known:
-                return known[variable]  # type: ignore[no-any-return]
+                return known[variable]
         scope = scope.outer
     return None
 

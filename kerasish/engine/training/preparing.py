@@ -47,7 +47,7 @@ class PreparationMixin:
     require_optimizer: Callable[[], Optimizer]
     step_function: Callable[[str], Callable[..., Any]]
     sharding: Callable[[str], Sharding | None]
-    replicate: Callable[[Sharding], None]
+    replicate: Callable[..., None]
     drop_steps: Callable[[], None]
 
     def is_prepared(self, kind: str) -> bool:

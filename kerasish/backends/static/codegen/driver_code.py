@@ -290,7 +290,8 @@ CALL_THREADS = library_call("i", "void")
 CALL_COPY = library_call("ppl", "ptr")
 
 
-IDLE_TESTS, PAUSE = 200, 20  # tests without progress before a pause; microseconds of a pause
+IDLE_TESTS = 100  # tests without progress before the first pause
+FIRST_PAUSE, LONGER, LONGEST_PAUSE = 20, 4, 300  # microseconds; each pause is longer than the last
 
 # Waits until MPI_Test says that a request is done: test(request, flag, status). A test that moves
 # data takes longer than the shortest one. After many that move none, another process is late, and
@@ -323,7 +324,13 @@ look:
   %late = icmp sgt i64 %waited, {IDLE_TESTS}
   br i1 %late, label %rest, label %head
 rest:
-  %unused = call i32 %sleep(i32 {PAUSE})
+  %pauses = sub i64 %waited, {IDLE_TESTS}
+  %growth = mul i64 %pauses, {LONGER}
+  %pause = add i64 %growth, {FIRST_PAUSE - LONGER}
+  %short = icmp slt i64 %pause, {LONGEST_PAUSE}
+  %bounded = select i1 %short, i64 %pause, i64 {LONGEST_PAUSE}
+  %microseconds = trunc i64 %bounded to i32
+  %unused = call i32 %sleep(i32 %microseconds)
   br label %head
 exit:
   ret i32 %status
