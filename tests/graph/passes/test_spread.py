@@ -27,7 +27,7 @@ def traced(layers=3):
         gradients = gradients_of(ops.sum(x), variables)
         sums = [ops.all_sum(ops.reshape(g, (-1,))) for g in gradients]
         for segment, total in zip(segments, sums):
-            segment.assign(segment.value - total[: SIZE * SIZE])
+            segment.assign(segment.value - ops.tile(total[:SIZE], SIZE))
         return x
 
     x = np.arange(2 * SIZE, dtype="float32").reshape(2, SIZE) / 10
