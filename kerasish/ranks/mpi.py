@@ -15,7 +15,6 @@ import numpy as np
 
 from kerasish.ranks.group import Group, NativeCalls, check_same_call, segments, tree_sum
 from kerasish.ranks.nccl import NcclSums, make_sums
-from kerasish.ranks.progress import ProgressThread
 from kerasish.typing import Array
 
 _FORWARDING = 0.2  # seconds that a launcher gets to pass a line on
@@ -212,20 +211,7 @@ class MpiGroup(Group):
         """Return the addresses and handles of this MPI library."""
         if not self._looked_up:
             self._native, self._looked_up = self._find_native(), True
-            if self._native is not None and self.local_size < self.size:
-                self.make_progress()
         return self._native
-
-    def make_progress(self) -> ProgressThread | None:
-        """Start the thread that lets MPI go on while native code computes, if MPI allows it.
-
-        On one machine it would bring nothing: memory is copied when both ranks are in MPI.
-        """
-        if self.mpi.Query_thread() < self.mpi.THREAD_MULTIPLE:
-            return None
-        thread = ProgressThread(self.progress, self._meetings.Iprobe)
-        thread.start()
-        return thread
 
     def device_sum(self, array: Array) -> Array | None:
         """Return the sum of arrays on GPUs by NCCL; None where a rank has none."""

@@ -16,8 +16,6 @@ from kerasish.backends.static.codegen.driver_code import (
     WAIT_RESTING,
 )
 from kerasish.backends.static.codegen.kernels import compile_one
-from kerasish.ranks import Progress
-from kerasish.ranks.progress import ProgressThread
 
 TEST = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 SLEEP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
@@ -69,20 +67,3 @@ def test_tests_that_move_data_are_followed_by_no_pause(every):
         return 0, n == IDLE_TESTS + 50
 
     assert wait(answer) == (0, IDLE_TESTS + 51, [])
-
-
-def test_progress_is_made_while_a_step_runs():
-    progress, calls = Progress(), []
-    thread = ProgressThread(progress, lambda: calls.append(progress.since))
-    thread.start()
-    time.sleep(0.05)
-    assert not calls
-    progress.since = 1.0
-    end = time.monotonic() + 5.0
-    while len(calls) < 5 and time.monotonic() < end:
-        time.sleep(0.005)
-    thread.stop()
-    assert len(calls) >= 5 and not thread.is_alive()
-    before = len(calls)
-    time.sleep(0.01)
-    assert len(calls) == before

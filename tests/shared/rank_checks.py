@@ -72,13 +72,6 @@ def check_sums_in_place() -> None:
 
 def check_same_bits() -> None:
     """Four shards: the same bits alone and on the ranks, on both engines."""
-    thread = current_group().make_progress()  # as on several machines
-    _same_bits()
-    if thread is not None:
-        thread.stop()
-
-
-def _same_bits() -> None:
     for backend in ("eager", "static"):
         keras.config.set_backend(backend)
         for name in ("mlp", "normalized") if backend == "static" else ("mlp",):
