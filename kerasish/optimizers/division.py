@@ -337,7 +337,7 @@ _COPY = (
 
 
 @contextmanager
-def gathered(model: Any, what: str, everywhere: bool = False) -> Iterator[bool]:
+def gathered(model: object, what: str, everywhere: bool = False) -> Iterator[bool]:
     """A context in which all is whole on the rank that writes; all ranks enter it together.
 
     Args:

@@ -177,7 +177,7 @@ class GatheredTensor(Tensor):
 _held: list[tuple[Array, Array]] = []  # (segment, the whole array) of the latest gatherings
 
 
-def stores_of(model: Any) -> list[SegmentStore]:
+def stores_of(model: object) -> list[SegmentStore]:
     """Return the stores of a model's variables.
 
     Args:

@@ -76,8 +76,8 @@ def _users(
     chain: list[Node], readers: dict[Value, list[Node]], place: dict[Node, int]
 ) -> list[int]:
     inside = set(chain)
-    found = {r for node in chain for r in readers.get(node.out, ()) if r not in inside}
-    return sorted(place[r] for r in found)
+    places = {r for node in chain for r in readers.get(node.out, ()) if r not in inside}
+    return sorted(place[r] for r in places)
 
 
 def _second_use(places: list[int], events: list[tuple[int, int]], number: int) -> int | None:
