@@ -147,6 +147,19 @@ def table(
     return f"{title}\n{format_table(header, rows)}\n"
 
 
+def print_costs(names: Sequence[str]) -> int:
+    """Print what sums cost beyond a bare `MPI_Allreduce`, in CPU time on two ranks."""
+    rows = []
+    for name in names:
+        workload, _, batch = name.partition(":")
+        cost = run_job(2, "cost", workload, batch or "0")
+        times = [show_time(cost[kind]) for kind in ("with", "without", "bare")]
+        rows.append([name, *times, f"{cost['share']:.1%}"])
+    print(format_table(["workload", "with sums", "without", "bare sums", "beyond"], rows))
+    print("CPU time per step and rank; beyond: (with - without - bare) / with")
+    return 0
+
+
 def main(arguments: Sequence[str]) -> int:
     """Measure, predict, print."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks scaling", description=__doc__)
@@ -155,8 +168,15 @@ def main(arguments: Sequence[str]) -> int:
     parser.add_argument("--latency", type=float, help="seconds per message; default: measured")
     parser.add_argument("--bandwidth", type=float, help="bytes per second; default: measured")
     parser.add_argument("--jitter", type=float, default=0.01)
+    parser.add_argument(
+        "--cost",
+        help="names, or name:rows, of workloads: prints the CPU time of a step with sums, without, "
+        "and of bare sums, on 2 ranks, and nothing else",
+    )
     parser.add_argument("--json", help="a file for the numbers")
     given = parser.parse_args(arguments)
+    if given.cost:
+        return print_costs(given.cost.split(","))
     names = given.workloads.split(",")
     unknown = [n for n in names if n not in WORKLOADS]
     if unknown:

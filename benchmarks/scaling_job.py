@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import kerasish as keras
 from benchmarks.workloads import WORKLOADS, compile_model, make_data
 from kerasish.ranks import current_group
 
-STEPS, ROUNDS = 8, 4
+STEPS, ROUNDS, TURNS = 8, 4, 5
 
 
 def time_sums(sizes: list[int]) -> dict[int, float]:
@@ -54,18 +55,81 @@ def time_step(name: str) -> dict[str, float]:
         rows, model = workload.batch * group.size, workload.build(keras)
         x, y = make_data(workload, rows * STEPS)
     compile_model(keras, model)
-    times: list[float] = []
-
-    class Clock(keras.callbacks.Callback):
-        def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
-            self.start = time.perf_counter()
-
-        def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
-            times.append((time.perf_counter() - self.start) / STEPS)
-
-    model.fit(x, y, batch_size=rows, epochs=ROUNDS, verbose=0, callbacks=[Clock()])
+    clock = Clock(STEPS, time.perf_counter)
+    model.fit(x, y, batch_size=rows, epochs=ROUNDS, verbose=0, callbacks=[clock])
     nbytes = sum(4 * int(np.prod(v.shape)) for v in model.trainable_variables)
-    return {"seconds": min(times[1:]), "bytes": float(nbytes)}
+    return {"seconds": min(clock.times[1:]), "bytes": float(nbytes)}
+
+
+class Clock(keras.callbacks.Callback):
+    """Keeps the seconds per step of each epoch.
+
+    Args:
+        steps: of an epoch.
+        clock: returns seconds.
+    """
+
+    def __init__(self, steps: int, clock: Callable[[], float]) -> None:
+        super().__init__()
+        self.steps, self.clock = steps, clock
+        self.times: list[float] = []
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Start."""
+        self.start = self.clock()
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Stop."""
+        self.times.append((self.clock() - self.start) / self.steps)
+
+
+def time_cost(name: str, rows: int) -> dict[str, float]:
+    """Return the CPU seconds per step and rank of training with sums, without, and of bare sums.
+
+    The three take turns, so that other work on the machine strikes all of them; of each the fastest
+    epoch counts. The bare sums are `MPI_Allreduce` of as many numbers as there are gradients.
+
+    Args:
+        name: of the workload.
+        rows: of a rank's batch; 0: those of the workload.
+    """
+    group = current_group()
+    workload = WORKLOADS[name]
+    rows = rows or workload.batch
+    steps = max(8, min(64, 2**10 // rows))
+    x, y = make_data(workload, rows * steps * group.size)
+    models = {}
+    for kind in ("with", "without"):
+        keras.utils.set_random_seed(0)
+        models[kind] = workload.build(keras)
+        compile_model(keras, models[kind])
+    parallel = keras.distribution.distribution()
+    count = sum(int(np.prod(v.shape)) for v in models["with"].trainable_variables)
+    summands, sums = np.ones(count, np.float32), np.empty(count, np.float32)
+    own = slice(rows * steps * group.rank, rows * steps * (group.rank + 1))
+    clock = Clock(steps, time.process_time)
+    given: dict[str, Any] = {"verbose": 0, "shuffle": False, "epochs": 3, "callbacks": [clock]}
+    times: dict[str, list[float]] = {"with": [], "without": [], "bare": []}
+    for _ in range(TURNS):
+        for kind, seconds in times.items():
+            group.gather(None)
+            clock.times.clear()
+            if kind == "bare":
+                for _ in range(3):
+                    clock.on_epoch_begin(0)
+                    for _ in range(steps):
+                        group.comm.Allreduce(summands, sums)  # type: ignore[attr-defined]
+                    clock.on_epoch_end(0)
+            elif kind == "with":
+                models[kind].fit(x, y, batch_size=rows * group.size, **given)
+            else:
+                keras.distribution.set_distribution(None)
+                models[kind].fit(x[own], y[own], batch_size=rows, **given)
+                keras.distribution.set_distribution(parallel)
+            seconds.append(min(clock.times))
+    results = {kind: min(group.gather(min(seconds))) for kind, seconds in times.items()}
+    more = results["with"] - results["without"] - results["bare"]
+    return {**results, "share": more / results["with"]}
 
 
 def main(arguments: list[str]) -> None:
@@ -73,7 +137,13 @@ def main(arguments: list[str]) -> None:
     keras.distribution.initialize()
     keras.distribution.set_distribution(keras.distribution.DataParallel())
     kind, *rest = arguments
-    result: Any = time_sums([int(n) for n in rest]) if kind == "sums" else time_step(rest[0])
+    result: Any
+    if kind == "sums":
+        result = time_sums([int(n) for n in rest])
+    elif kind == "cost":
+        result = time_cost(rest[0], int(rest[1]))
+    else:
+        result = time_step(rest[0])
     if current_group().rank == 0:
         print(json.dumps(result), flush=True)
 

@@ -242,7 +242,7 @@ class NaNAutopsy(Callback):
         )
         updates = int(np.asarray(model.optimizer.iterations))
         self.finding = Finding(origin, epoch, number, updates, data_rows, self.filepath)
-        with gathered(model.optimizer, "NaNAutopsy"):
+        with gathered(model, "NaNAutopsy"):
             if writes_here():
                 _write(self.filepath, model, batch, self.finding)
         model.stop_training = True

@@ -175,7 +175,7 @@ class ModelCheckpoint(Monitor):
         outdated = self._keep(path)
         if self.background:
             self._thread.wait()
-            with gathered(self.model.optimizer, "ModelCheckpoint") as writes:
+            with gathered(self.model, "ModelCheckpoint") as writes:
                 if writes:
                     self._thread.start(partial(self._write, self._copied(), path, outdated))
         else:

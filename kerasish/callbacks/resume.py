@@ -367,7 +367,7 @@ class Resume(Callback):
 
     def save(self, epoch: int, batch: int, logs: Logs | None = None) -> None:
         """Save the state, on the rank that writes; `epoch` and `batch` are what comes next."""
-        with gathered(self.model.optimizer, "the saving of a training state"):
+        with gathered(self.model, "the saving of a training state"):
             if writes_here():
                 self._save(epoch, batch, logs)
 

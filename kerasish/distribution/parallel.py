@@ -14,8 +14,7 @@ from kerasish.typing import AnyTensor, Structure, TensorLike
 
 _WHOLE = (
     "Arrays of the host belong to one process: tensors are not divided over processes, and no "
-    "layout spreads from tensor to tensor. Use DataParallel(), which divides batches, and with "
-    "shard_optimizer=True the optimizer's slots"
+    "layout spreads from tensor to tensor. ModelParallel() divides variables by their paths"
 )
 
 
@@ -172,20 +171,7 @@ class DataParallel(Distribution):
                 "ModelParallel takes meshes with more."
             )
         super().__init__(device_mesh, device_mesh.axis_names[0], auto_shard_dataset)
-        size = current_group().size
-        if device_mesh.devices.size != size:
-            raise ValueError(
-                f"DataParallel: {device_mesh.devices.size} devices for {size} processes; each "
-                "process has one. Start as many processes as there are devices (mpiexec -n), and "
-                "call initialize() first."
-            )
-        if shards is not None and (
-            isinstance(shards, bool) or not isinstance(shards, int) or shards < 1 or shards % size
-        ):
-            raise ValueError(
-                f"DataParallel: shards must be a multiple of the {size} processes, got {shards!r}."
-            )
-        self.shards = size if shards is None else shards
+        self.shards = _check_fits("DataParallel", device_mesh, shards)
         self.shard_optimizer = bool(shard_optimizer)
 
     @property
@@ -206,21 +192,33 @@ class DataParallel(Distribution):
 
 
 class ModelParallel(Distribution):
-    """Variables divided by a map of layouts; here only layouts that divide nothing can be used.
+    """Variables divided by a map of layouts: each process keeps a segment of them and their slots.
 
-    It exists so that a program that names it says what to change: see `set_distribution`.
+    A variable whose layout names an axis of the mesh with several devices is divided evenly among
+    all processes, whatever the axis. It is gathered where a layer reads it, freed, and gathered
+    again by the reverse pass; gradients are summed, and each process updates its segment. Batches
+    are cut among all processes, as `DataParallel` cuts them, and the bits are those of
+    `DataParallel`: only where the numbers are kept differs. Layouts of tensors that are no
+    variables have no effect. The optimizer must compute each element by itself.
+
+    All processes read a divided variable together: `get_weights()`, `save()` and `numpy()` are
+    calls of all of them.
 
     Args:
         layout_map: the layouts of variables by their paths; None is an error.
         batch_dim_name: the mesh's axis along which batches are divided; None: the first.
         auto_shard_dataset: True; see `Distribution`.
+        shards: as for `DataParallel`.
 
     Raises:
-        ValueError: there is no layout map, or its mesh has no such axis.
+        ValueError: there is no layout map, or its mesh has no such axis; the devices, or the
+            shards, do not fit the processes.
 
     Example:
         >>> mesh = DeviceMesh((1, 1), ["batch", "model"], ["cpu:0"])
-        >>> ModelParallel(layout_map=LayoutMap(mesh)).batch_dim_name
+        >>> layouts = LayoutMap(mesh)
+        >>> layouts["dense.*kernel"] = (None, "model")
+        >>> ModelParallel(layout_map=layouts).batch_dim_name
         'batch'
     """
 
@@ -230,6 +228,7 @@ class ModelParallel(Distribution):
         layout_map: LayoutMap | None = None,
         batch_dim_name: str | None = None,
         auto_shard_dataset: bool = True,
+        shards: int | None = None,
         **kwargs: Any,
     ) -> None:
         kwargs.pop("device_mesh", None)
@@ -248,6 +247,7 @@ class ModelParallel(Distribution):
             )
         super().__init__(mesh, name, auto_shard_dataset)
         self._layout_map = layout_map
+        self.shards = _check_fits("ModelParallel", mesh, shards)
 
     @property
     def num_model_replicas(self) -> int:
@@ -266,17 +266,33 @@ class ModelParallel(Distribution):
         return self._layout_map[path]
 
     def sharding(self) -> Sharding | None:
-        """Return how batches are cut.
-
-        Raises:
-            ValueError: a layout, or the mesh, divides the model.
-        """
-        dividing = sorted(key for key, layout in self._layout_map.items() if layout.divides)
+        """Return how batches are cut, and which variables are divided; None: none is."""
         group = current_group()
-        if dividing or self.num_model_replicas != group.size:
-            what = f"the layouts of {dividing}" if dividing else f"the mesh {self.device_mesh}"
-            raise ValueError(f"ModelParallel: {what} would divide the model. {_WHOLE}.")
-        return None if group.size == 1 else Sharding(group, group.size)
+        if group.size == 1 and self.shards == 1:
+            return None
+        return Sharding(group, self.shards, divided=self._divides)
+
+    def _divides(self, path: str) -> bool:
+        layout = self._layout_map[path]
+        return layout is not None and layout.divides
+
+
+def _check_fits(who: str, mesh: DeviceMesh, shards: int | None) -> int:
+    """Return the number of shards; raise if it, or the devices, do not fit the processes."""
+    size = current_group().size
+    if mesh.devices.size != size:
+        raise ValueError(
+            f"{who}: {mesh.devices.size} devices for {size} processes; each "
+            "process has one. Start as many processes as there are devices (mpiexec -n), and "
+            "call initialize() first."
+        )
+    if shards is not None and (
+        isinstance(shards, bool) or not isinstance(shards, int) or shards < 1 or shards % size
+    ):
+        raise ValueError(
+            f"{who}: shards must be a multiple of the {size} processes, got {shards!r}."
+        )
+    return size if shards is None else shards
 
 
 class _Current:
@@ -300,11 +316,10 @@ def set_distribution(value: Distribution | None) -> None:
     that variables have on rank 0.
 
     Args:
-        value: a `DataParallel`, or None: every process works by itself.
+        value: a `DataParallel` or `ModelParallel`; None: every process works by itself.
 
     Raises:
         TypeError: it is no distribution.
-        ValueError: a `ModelParallel` whose layouts divide variables.
 
     Example:
         >>> set_distribution(DataParallel())

@@ -15,6 +15,7 @@ SC 2020 (its first stage).
 from __future__ import annotations
 
 import copy
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -24,6 +25,7 @@ import numpy as np
 from kerasish import ops
 from kerasish.ops.basic.conversion import optimization_barrier
 from kerasish.optimizers.constraining import NARROW, constrained
+from kerasish.optimizers.segment_store import SegmentStore, is_small, stores_of
 from kerasish.ranks import Group
 from kerasish.ranks.group import segments
 from kerasish.tensor import Tensor, Variable, convert, no_gradient, to_numpy, using_scope, wrap
@@ -31,8 +33,6 @@ from kerasish.typing import Array, Shape, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.optimizers.optimizer import Optimizer
-
-WHOLE = 8  # variables of fewer elements per rank are updated by every rank
 
 
 class _Part(NamedTuple):
@@ -43,6 +43,7 @@ class _Part(NamedTuple):
     start: int
     stop: int
     whole: bool
+    kept: bool = False  # whether the segment is all that this rank keeps of the variable
 
     def cut(self, tensor: Tensor) -> Tensor:
         """Return this segment of a tensor of the variable's shape."""
@@ -58,7 +59,7 @@ class _Part(NamedTuple):
         if self.whole:
             return tensor
         sent = ops.cast(tensor, "float32") if wide and tensor.dtype in NARROW else tensor
-        flat = ops.all_gather(sent, self.of.value.size)
+        flat = ops.all_gather(sent, math.prod(self.of.shape))
         return ops.cast(ops.reshape(flat, self.of.shape), tensor.dtype)
 
     def constrain(self, tensor: Tensor) -> Tensor:
@@ -91,6 +92,11 @@ class DividedSlot:
     def dtype(self) -> str:
         """Its dtype."""
         return self.variable.dtype
+
+    @property
+    def stored_dtype(self) -> str:
+        """Its dtype."""
+        return self.variable.stored_dtype
 
     @property
     def name(self) -> str:
@@ -134,10 +140,24 @@ class DividedSlot:
         with no_gradient():
             self.variable.assign(self._part.cut(tensor))
 
+    @property
+    def group(self) -> Group:
+        """The ranks."""
+        return self._division.group
+
+    @property
+    def known(self) -> bool:
+        """Whether this slot, or another one, is whole for now."""
+        return self._division.held
+
+    def release(self) -> None:
+        """Forget the whole slot."""
+        self.held = None
+
     def hold(self, everywhere: bool) -> None:
         """Bring the segments together, on rank 0 or on every rank."""
         own = np.asarray(to_numpy(self.variable.latest))
-        size = self._part.of.value.size
+        size = math.prod(self._part.of.shape)
         group = self._division.group
         flat = group.collect(own, size) if everywhere else group.collect_first(own, size)
         self.held = None if flat is None else flat.reshape(self.shape)
@@ -150,19 +170,27 @@ class Division:
         optimizer: built or not; its slots become those of the segments.
         variables: the trainable variables, the same values on all ranks.
         group: the ranks; all of them call this together.
+        everything: whether slots of all variables are divided; False: those of variables of which
+            each rank keeps a segment (`SegmentStore`).
 
     Raises:
         ValueError: the optimizer needs whole variables.
     """
 
-    def __init__(self, optimizer: Optimizer, variables: Sequence[Variable], group: Group) -> None:
+    def __init__(
+        self,
+        optimizer: Optimizer,
+        variables: Sequence[Variable],
+        group: Group,
+        everything: bool = True,
+    ) -> None:
         check_divisible(optimizer)
-        self.group, self._optimizer = group, optimizer
+        self.group, self._optimizer, self.everything = group, optimizer, everything
         built = optimizer.built
         if built:
             variables = optimizer.trainable_variables
             values = [to_numpy(v.latest) for v in optimizer.variables]
-        self._parts = {v: _part_of(v, group) for v in variables}
+        self._parts = {v: _part_of(v, group, everything) for v in variables}
         self._of = {part.variable: part for part in self._parts.values()}
         optimizer.divide([part.variable for part in self._parts.values()], self)
         self.kept: list[Any] = [self._kept(v) for v in optimizer.variables]
@@ -198,11 +226,12 @@ class Division:
             own = [None if g is None else p.cut(convert(g)) for p, g in zip(parts, gradients)]
             for v, part in zip(variables, parts):
                 if not part.whole:
-                    part.variable.assign(part.cut(v.value))
+                    if not part.kept:
+                        part.variable.assign(part.cut(v.value))
                     part.variable.constraint = None if v.constraint is None else part.constrain
             optimizer.apply(own, [p.variable for p in parts], **signals)
             for v, part in zip(variables, parts):
-                if not part.whole:
+                if not (part.whole or part.kept):
                     v.assign(part.join(part.variable.value))
 
     def _part(self, variable: Variable) -> _Part:
@@ -275,8 +304,10 @@ class Division:
     def undo(self) -> None:
         """Give the optimizer whole slots again, on every rank; all call it together."""
         optimizer = self._optimizer
-        with gathered(optimizer, "the end of shard_optimizer=True", everywhere=True):
-            values = [to_numpy(v.latest) for v in self.kept]
+        self.group.meet("the end of the division of the optimizer's slots")
+        for slot in self.slots():
+            slot.hold(everywhere=True)
+        values = [to_numpy(v.latest) for v in self.kept]
         optimizer.divide(list(self._parts), None)
         with using_scope(None):
             for v, value in zip(optimizer.variables, values, strict=True):
@@ -306,12 +337,12 @@ _COPY = (
 
 
 @contextmanager
-def gathered(optimizer: Any, what: str, everywhere: bool = False) -> Iterator[bool]:
-    """A context in which the slots are whole on the rank that writes; all ranks enter it together.
+def gathered(model: object, what: str, everywhere: bool = False) -> Iterator[bool]:
+    """A context in which all is whole on the rank that writes; all ranks enter it together.
 
     Args:
-        optimizer: an `Optimizer` or None; one that is not divided needs nothing.
-        what: the call that needs whole slots, for messages; the same on all ranks.
+        model: its variables, and the slots of its optimizer, may be divided; else nothing is done.
+        what: the call that needs them whole, for messages; the same on all ranks.
         everywhere: whether every rank needs them.
 
     Yields:
@@ -320,23 +351,27 @@ def gathered(optimizer: Any, what: str, everywhere: bool = False) -> Iterator[bo
     Raises:
         RuntimeError: on the other ranks, if it failed on the one that writes.
     """
+    optimizer = getattr(model, "optimizer", None)
     division: Division | None = getattr(optimizer, "division", None)
-    if division is None or division.group is None or division.held:
+    divided: list[DividedSlot | SegmentStore] = [*stores_of(model)]
+    if division is not None and division.group is not None:
+        divided.extend(division.slots())
+    if not divided or divided[0].known:
         yield True
         return
-    group = division.group
+    group = divided[0].group
     group.meet(what)
     failure: str | None = None
-    for slot in division.slots():
-        slot.hold(everywhere)
+    for one in divided:
+        one.hold(everywhere)
     try:
         yield everywhere or group.rank == 0
     except Exception as error:
         failure = f"{type(error).__name__}: {error}"
         raise
     finally:
-        for slot in division.slots():
-            slot.held = None
+        for one in divided:
+            one.release()
         # All ranks know whether the file is there, so that they go on alike.
         if not everywhere:
             reported = group.broadcast(failure)
@@ -344,12 +379,13 @@ def gathered(optimizer: Any, what: str, everywhere: bool = False) -> Iterator[bo
                 raise RuntimeError(f"{what} failed on rank 0: {reported}")
 
 
-def _part_of(variable: Variable, group: Group) -> _Part:
-    counts, starts = segments(variable.value.size, group.size)
+def _part_of(variable: Variable, group: Group, everything: bool) -> _Part:
+    counts, starts = segments(math.prod(variable.shape), group.size)
     start = starts[group.rank]
     stop = start + counts[group.rank]
-    small = variable.value.size < WHOLE * group.size
-    if small or variable.overwrite_with_gradient:
+    if isinstance(variable.store, SegmentStore):
+        return _Part(variable.store.segment, variable, start, stop, whole=False, kept=True)
+    if not everything or is_small(variable, group):
         return _Part(variable, variable, start, stop, True)
     segment = Variable("zeros", shape=(stop - start,), dtype=variable.dtype, name=variable.name)
     segment.path = variable.path

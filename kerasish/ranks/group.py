@@ -23,6 +23,8 @@ class NativeCalls:
         communicator: the handle of the communicator.
         addition: the handle of the operation MPI_SUM.
         no_status: the address that stands for MPI_STATUS_IGNORE.
+        in_place: the address that stands for MPI_IN_PLACE.
+        sleep: the address of the system's `usleep`; 0 where there is none.
         dtypes: name of a dtype, or "bytes" -> the handle of its MPI type.
     """
 
@@ -31,6 +33,8 @@ class NativeCalls:
     communicator: int
     addition: int
     no_status: int
+    in_place: int
+    sleep: int
     dtypes: dict[str, int]
 
 

@@ -224,10 +224,7 @@ class MpiGroup(Group):
         library = ctypes.CDLL(self.mpi.__file__)
         if not all(hasattr(library, name) for name in FUNCTIONS):
             return None
-        addresses = {
-            name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
-            for name in FUNCTIONS
-        }
+        addresses = {name: _address(library, name) for name in FUNCTIONS}
         pointers = hasattr(library, "ompi_mpi_comm_world")
 
         def handle(thing: Any, convert: str) -> int:
@@ -246,8 +243,15 @@ class MpiGroup(Group):
             communicator=handle(self.comm, "MPI_Comm_f2c"),
             addition=handle(self.mpi.SUM, "MPI_Op_f2c"),
             no_status=0 if pointers else 1,
+            in_place=int(self.mpi.IN_PLACE),
+            sleep=_address(ctypes.CDLL(None), "usleep") if os.name == "posix" else 0,
             dtypes=kinds,
         )
+
+
+def _address(library: Any, name: str) -> int:
+    function = getattr(library, name, None)
+    return 0 if function is None else ctypes.cast(function, ctypes.c_void_p).value or 0
 
 
 def shared_files() -> list[str]:

@@ -35,6 +35,8 @@ class Sharding:
         group: the processes.
         shards: a multiple of the group's size.
         shard_optimizer: whether each rank keeps the optimizer's slots of its segments alone.
+        divided: says by its path whether a rank keeps a segment of a variable, and of its slots,
+            alone; None: every rank has all variables whole.
 
     Raises:
         ValueError: the shards cannot be divided among the ranks.
@@ -43,6 +45,7 @@ class Sharding:
     group: Group
     shards: int
     shard_optimizer: bool = False
+    divided: Callable[[str], bool] | None = None
     _agreed: set[tuple[Any, ...]] = field(default_factory=set, repr=False)
 
     def __post_init__(self) -> None:
@@ -70,7 +73,7 @@ class Sharding:
     @property
     def divides(self) -> bool:
         """Whether each rank keeps a part of the optimizer's slots."""
-        return self.shard_optimizer and self.group.size > 1
+        return (self.shard_optimizer or self.divided is not None) and self.group.size > 1
 
     def cuts(self, rows: int) -> bool:
         """Return whether a batch is cut; one of fewer rows than shards is computed by all ranks."""

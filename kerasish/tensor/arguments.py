@@ -153,7 +153,7 @@ def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
         dtype = "int32"
     result: list[Tensor] = []
     for i, a in enumerate(waiting):
-        if type(a) is not Tensor:
+        if not isinstance(a, Tensor):
             result.append(scalar(a, dtype))
         elif i >= first and a.dtype != dtype:
             result.append(ops.cast(a, dtype))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -30,6 +30,19 @@ from kerasish.tensor.tensor import (
 from kerasish.typing import AnyTensor, Array, InitializerLike, Shape, Structure, TensorLike
 
 
+class Store(Protocol):
+    """Keeps the value of a variable in another form, such as a segment on each rank."""
+
+    shape: tuple[int, ...]
+    dtype: str
+
+    def read(self) -> Tensor:
+        """Return the value, made by `Variable.leaf_of` or like it."""
+
+    def write(self, value: Tensor) -> None:
+        """Keep a value of the variable's shape and dtype."""
+
+
 class Variable(Holder):
     """A named tensor that can be assigned: weights, optimizer slots, counters, seeds.
 
@@ -46,6 +59,7 @@ class Variable(Holder):
 
     Attributes:
         holds_seed: whether it is the state [seed, draw] of a random sequence.
+        store: keeps the value in another form; None: the variable keeps it.
 
     Example:
         >>> v = Variable([1.0, 2.0], name="v")
@@ -56,6 +70,7 @@ class Variable(Holder):
 
     __array_priority__ = 1000.0
     holds_seed = False
+    store: Store | None = None
     _initializer: Any = None  # of the present value; see `recipe`
 
     def __init__(
@@ -143,6 +158,8 @@ class Variable(Holder):
 
         It may be set to a tensor made by `leaf_of`.
         """
+        if self.store is not None:
+            return self.store.read()
         leaf = self._current
         if leaf is None:
             leaf = self._current = self.leaf_of(self.buffer.array.copy())
@@ -150,9 +167,22 @@ class Variable(Holder):
 
     @latest.setter
     def latest(self, leaf: Tensor) -> None:
+        if self.store is not None:
+            self.store.write(leaf)
+            return
         self._current = leaf
         self.in_buffer = False
         self._initializer = None
+
+    def keep_in(self, store: Store | None) -> None:
+        """Let `store` keep the value, which it has already; None: assign the value next.
+
+        Args:
+            store: what is asked for the value from now on.
+        """
+        self.store, self._initializer = store, None
+        self.buffer, self.in_buffer = None, False
+        self._current = None  # type: ignore[assignment]
 
     def use_buffer(self, make: Callable[..., Any]) -> None:
         """Give the variable a buffer, made by `make(variable)`, if it has none.
@@ -179,7 +209,11 @@ class Variable(Holder):
     def value(self) -> Tensor:
         """The present value, a tensor."""
         scope = _scopes.top
-        value = self.latest if scope is None else scope.read(self)
+        if self.store is not None:
+            given = _value_in(scope, self)
+            value = self.store.read() if given is None else given
+        else:
+            value = self.latest if scope is None else scope.read(self)
         dtype = _autocast.dtype
         if dtype is not None and self.autocast and dtype != value.dtype:
             return ops.cast(value, dtype) if dtypes.is_float(value.dtype) else value
@@ -189,7 +223,9 @@ class Variable(Holder):
     def shape(self) -> tuple[int, ...]:
         """The sizes of the axes; fixed for life."""
         leaf = self._current
-        return self.buffer.array.shape if leaf is None else leaf.shape
+        if leaf is not None:
+            return leaf.shape
+        return self.buffer.array.shape if self.store is None else self.store.shape
 
     @property
     def dtype(self) -> str:
@@ -202,7 +238,9 @@ class Variable(Holder):
     def stored_dtype(self) -> str:
         """The dtype's name, also inside an autocast block."""
         leaf = self._current  # reading the value would copy it out of the buffer
-        return dtypes.name_of(self.buffer.array.dtype) if leaf is None else leaf.dtype
+        if leaf is not None:
+            return leaf.dtype
+        return dtypes.name_of(self.buffer.array.dtype) if self.store is None else self.store.dtype
 
     @property
     def ndim(self) -> int:
@@ -217,7 +255,8 @@ class Variable(Holder):
     @trainable.setter
     def trainable(self, value: bool) -> None:
         self._trainable = bool(value)
-        self.latest.tracked = self._trainable and dtypes.is_inexact(self.latest.dtype)
+        if self.store is None:
+            self.latest.tracked = self._trainable and dtypes.is_inexact(self.latest.dtype)
 
     _grad: Tensor | None = None
 
@@ -245,6 +284,9 @@ class Variable(Holder):
             # A variable stays where it lies.
             new = wrap(place(new.value, place_of(self.latest.value)))
         scope = _scopes.top
+        if self.store is not None and _value_in(scope, self) is None:
+            self.store.write(new)
+            return new
         if scope is not None:
             scope.write(self, new)
         elif is_traced(new):
@@ -285,9 +327,10 @@ class Variable(Holder):
         return self.value.__array__(dtype, copy)
 
     def __repr__(self) -> str:
+        shown = self.store is None and self.latest.size < 20
         return (
             f"<Variable path={self.path}, shape={self.shape}, dtype={self.dtype}, "
-            f"value={self.latest.numpy() if self.latest.size < 20 else '...'}>"
+            f"value={self.latest.numpy() if shown else '...'}>"
         )
 
     def __hash__(self) -> int:
@@ -322,7 +365,19 @@ class Variable(Holder):
         return getattr(self.value, name)
 
 
-_OWN_STATE = {"_current", "buffer", "in_buffer", "key", "_grad", "_initializer"}  # not copied
+def _value_in(scope: Any, variable: Variable) -> Tensor | None:
+    """Return the value that a scope, or one around it, gives to a variable; None: none does."""
+    while scope is not None:
+        for known in (getattr(scope, "written", {}), getattr(scope, "given", {})):
+            if variable in known:
+                return known[variable]
+        scope = scope.outer
+    return None
+
+
+_OWN_STATE = {  # not copied
+    "_current", "buffer", "in_buffer", "key", "store", "_grad", "_initializer",
+}  # fmt: skip
 _TENSOR_METHODS = {
     "size", "device", "item", "tolist", "to", "backward", "detach", "T", "reshape", "astype",
     "sum", "mean", "max", "min", "requires_grad",

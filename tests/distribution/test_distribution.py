@@ -102,11 +102,12 @@ def test_what_is_refused():
         set_distribution("all of them")
     with pytest.raises(ValueError, match="layout_map"):
         ModelParallel()
-    for shape, axes in (((1, 2), (None, "model")), ((2, 1), (None, None))):
+    for shape in ((1, 2), (2, 1)):
         layouts = LayoutMap(DeviceMesh(shape, ["batch", "model"], ["cpu:0", "cpu:1"]))
-        layouts["kernel"] = axes
-        with pytest.raises(ValueError, match="would divide the model.*Use DataParallel"):
-            set_distribution(ModelParallel(layout_map=layouts))
+        with pytest.raises(ValueError, match="ModelParallel: 2 devices for 1 processes"):
+            ModelParallel(layout_map=layouts)
+    with pytest.raises(ValueError, match="ModelParallel: shards must be a multiple"):
+        ModelParallel(layout_map=LayoutMap(mesh), shards=-1)
     wide = TensorLayout(["batch"], DeviceMesh((2,), ["batch"], ["a", "b"]))
     with pytest.raises(ValueError, match="divides the tensor"):
         distribute_tensor(np.ones(2), wide)

@@ -16,12 +16,15 @@ from kerasish.optimizers.division import Division
 from kerasish.ranks import Alone
 
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_divided.py"
-FAST = ["essentials", "bytes", "refused", "files", "resume"]
+FAST = ["essentials", "bytes", "refused", "files", "resume", "model_parallel"]
 SLOW = [["options", "dtypes"], ["kinds"], ["switched", "callbacks", "sources", "one_rank"]]
 
 
-def run(ranks: int, names: list[str]) -> str:
-    job = run_job(ranks, SCRIPT, *names)
+LAYOUTS = [[*FAST[:5], "dtypes"], ["options", "kinds"], ["switched", "callbacks", "sources"]]
+
+
+def run(ranks: int, names: list[str], *first: str) -> str:
+    job = run_job(ranks, SCRIPT, *first, *names)
     assert job.status == 0, job.output + job.errors
     assert [line for line in job.output.splitlines() if line.startswith("passed")] == [
         f"passed {name}" for name in names
@@ -81,9 +84,18 @@ def test_all_options_and_kinds(names):
 
 @needs_mpi
 @pytest.mark.slow
+@pytest.mark.parametrize("names", LAYOUTS)
+def test_divided_kernels(names):
+    """The same checks where the ranks divide kernels as well."""
+    run(2, names, "layouts")
+
+
+@needs_mpi
+@pytest.mark.slow
 def test_three_ranks():
     """Segments of unequal lengths."""
     run(3, ["files", "resume", "callbacks", "options"])
+    run(3, ["files", "callbacks"], "layouts")
 
 
 @needs_mpi

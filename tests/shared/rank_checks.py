@@ -21,6 +21,7 @@ import pytest
 import rank_models as models
 
 import kerasish as keras
+from kerasish.backends import choose
 from kerasish.ranks import Alone, current_group, set_group, set_sharding, tree_sum
 
 
@@ -48,6 +49,25 @@ def check_sums() -> None:
             parts = [(np.arange(size) % 97 + r * 0.37).astype(dtype) for r in range(group.size)]
             total = keras.ops.all_sum(x)
             assert np.array_equal(np.asarray(total), tree_sum(parts))
+
+
+def check_sums_in_place() -> None:
+    """Compiled sums take the memory of their summands only where nothing else reads these."""
+    group = current_group()
+    ranks = range(group.size)
+    for read_again in (False, True):
+
+        def step(x: Any, again: bool = read_again) -> Any:
+            double = x * 2.0
+            total = keras.ops.all_sum(double)
+            return total + double if again else total * 1.0
+
+        compiled = choose("static").compile(step)
+        for size in (3, 70001):
+            x = np.arange(size, dtype="float32")
+            expected = tree_sum([2 * (x + r) for r in ranks])
+            found = np.asarray(compiled(x + group.rank))
+            assert np.array_equal(found, expected + 2 * (x + group.rank) * read_again)
 
 
 def check_same_bits() -> None:

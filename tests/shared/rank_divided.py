@@ -1,6 +1,7 @@
 """Checks of an optimizer whose slots the ranks divide: `mpiexec -n 2 python rank_divided.py`.
 
-What is divided ends with the bits of what is not; files are the same; each goes on from the other.
+With `layouts` as the first argument the ranks divide kernels, too, as `ModelParallel` does. What is
+divided ends with the bits of what is not; files are the same; each goes on from the other.
 """
 
 from __future__ import annotations
@@ -23,11 +24,18 @@ from kerasish.ranks import Sharding, current_group, set_sharding
 
 opt = keras.optimizers
 SHARDS = [4]  # the number of ranks, where that is 3
+LAYOUTS = "layouts" in sys.argv[1:2]
 
 
 def divide(divided: bool) -> None:
-    """Cut batches into shards; let the ranks divide the optimizer's slots, or not."""
-    set_sharding(Sharding(current_group(), SHARDS[0], divided))
+    """Cut batches into shards; let the ranks divide slots, or slots and kernels, or nothing."""
+    slots = divided and not LAYOUTS
+    kernels = is_kernel if divided and LAYOUTS else None
+    set_sharding(Sharding(current_group(), SHARDS[0], slots, kernels))
+
+
+def is_kernel(path: str) -> bool:
+    return path.endswith("kernel")
 
 
 def compiled(make: Any) -> Any:
@@ -378,9 +386,46 @@ def check_one_rank() -> None:
     model.get_state_tree()
 
 
+def check_model_parallel() -> None:
+    """A ModelParallel: the bits of DataParallel, a part of its bytes, and whole values to read."""
+    group, distribution = current_group(), keras.distribution
+    layouts = distribution.LayoutMap(distribution.DeviceMesh((1, group.size), ["batch", "model"]))
+    layouts["kernel"] = (None, "model")
+    parallel = distribution.ModelParallel(layout_map=layouts, shards=SHARDS[0])
+    data_parallel = distribution.DataParallel(shards=SHARDS[0])
+    x, y = np.ones((16, 64), "float32"), np.ones((16, 64), "float32")
+    for backend in ("eager", "static"):
+        keras.config.set_backend(backend)
+        ends, sizes, peaks = [], [], []
+        for kind in (data_parallel, parallel):
+            distribution.set_distribution(kind)
+            keras.utils.clear_session()
+            keras.utils.set_random_seed(1)
+            deep = [keras.layers.Dense(64, activation="tanh") for _ in range(4)]
+            model = keras.Sequential([keras.Input((64,)), *deep])
+            model.compile("adam", "mse")
+            history = model.fit(x, y, batch_size=16, verbose=0)
+            ends.append(whole_digest(model, history))
+            ends.append(model.predict(x, verbose=0).tobytes())
+            kernel = model.layers[0].kernel
+            whole = kernel.numpy()
+            model.set_weights([2 * w for w in model.get_weights()])
+            assert np.array_equal(kernel.numpy(), 2 * whole) and kernel.shape == (64, 64)
+            stores = [v.store for v in model.variables if v.store is not None]
+            assert len(stores) == (4 if kind is parallel else 0)
+            held = [s.segment if s is not None else v for v in model.variables for s in [v.store]]
+            every = [*held, *model.optimizer.variables]
+            sizes.append(sum(v.numpy().nbytes for v in every))
+            [(_, step)] = model.training_program.compiled_steps("train")
+            peaks.append(step.memory_report().get("planned", 0))
+        assert len(set(ends)) == 2, backend
+        assert sizes[1] <= sizes[0] * (1 / group.size + 0.02), sizes
+        assert backend == "eager" or peaks[1] < 1.2 * peaks[0], peaks
+
+
 CHECKS = {k.removeprefix("check_"): f for k, f in globals().items() if k.startswith("check_")}
 
 if __name__ == "__main__":
     if os.environ.get("PMI_SIZE") == "3":
         SHARDS[0] = 3
-    main(CHECKS, sys.argv[1:])
+    main(CHECKS, sys.argv[2:] if LAYOUTS else sys.argv[1:])

@@ -40,8 +40,10 @@ class Job:
 
     @property
     def last_line(self) -> str:
-        """The last line of the errors."""
+        """The last line of the errors; Open MPI's launcher adds lines to those of the ranks."""
         lines = [line for line in self.errors.splitlines() if line.strip()]
+        if "prterun" in self.errors:
+            lines = [line for line in lines if line.startswith("kerasish: ")]
         return lines[-1] if lines else ""
 
 

@@ -39,7 +39,7 @@ def read_state(model: Model, value_format: str = "backend_tensor") -> dict[str, 
     read: Callable[[Any], Any] = (
         (lambda v: to_numpy(v.value)) if value_format == "numpy_array" else lambda v: v.value
     )
-    with gathered(getattr(model, "optimizer", None), "get_state_tree()", everywhere=True):
+    with gathered(model, "get_state_tree()", everywhere=True):
         return {name: _nest(group, read) for name, group in _groups(model).items()}
 
 

@@ -54,7 +54,7 @@ def size_text(variables: Sequence[Any]) -> str:
     """Return the memory of some variables in B, KB, MB or GB (1024 each)."""
     unique = {id(v): v for v in variables}.values()
     total = float(
-        sum(np.prod(v.shape) * dtypes.array_dtype(v.latest.dtype).itemsize for v in unique)
+        sum(np.prod(v.shape) * dtypes.array_dtype(v.stored_dtype).itemsize for v in unique)
     )
     for unit in ("B", "KB", "MB", "GB"):
         if total < 1024 or unit == "GB":
@@ -314,7 +314,7 @@ def _dtype_line(variables: Sequence[Any]) -> list[str]:
     """Return a line with the memory of each dtype, where there are several."""
     kinds: dict[str, list[Any]] = {}
     for v in variables:
-        kinds.setdefault(v.latest.dtype, []).append(v)
+        kinds.setdefault(v.stored_dtype, []).append(v)
     if len(kinds) < 2:
         return []
     return [" By dtype: " + ", ".join(f"{kind} {size_text(v)}" for kind, v in kinds.items())]

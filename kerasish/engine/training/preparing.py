@@ -20,7 +20,8 @@ from kerasish.graph.abstract import infer, run_aside
 from kerasish.ops.shapes import Spec
 from kerasish.optimizers.division import Division
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.ranks import Sharding, current_sharding
+from kerasish.optimizers.segment_store import divide_variables
+from kerasish.ranks import Sharding, current_group, current_sharding
 from kerasish.tensor import Tensor, Variable, convert, using_scope, wrap
 from kerasish.typing import Array, Structure
 
@@ -46,7 +47,7 @@ class PreparationMixin:
     require_optimizer: Callable[[], Optimizer]
     step_function: Callable[[str], Callable[..., Any]]
     sharding: Callable[[str], Sharding | None]
-    replicate: Callable[[Sharding], None]
+    replicate: Callable[..., None]
     drop_steps: Callable[[], None]
 
     def is_prepared(self, kind: str) -> bool:
@@ -202,15 +203,35 @@ class PreparationMixin:
     def _divide_optimizer(self) -> None:
         """Divide the optimizer's slots among the ranks, or make them whole: as is wanted now."""
         sharding, optimizer = self.sharding("train"), self.require_optimizer()
+        self.divide_variables()
         wanted = sharding is not None and sharding.divides
-        if wanted == (optimizer.division is not None):
+        division = optimizer.division
+        everything = sharding is not None and sharding.shard_optimizer
+        if wanted == (division is not None) and (
+            division is None or division.everything == everything
+        ):
             return
         self.drop_steps()  # they hold the variables of before
-        if optimizer.division is not None:
-            optimizer.division.undo()
-        elif sharding is not None:
+        if division is not None:
+            division.undo()
+        if wanted and sharding is not None:
             self.replicate(sharding)  # some slots begin with the variables' values
-            Division(optimizer, self.model.trainable_variables, sharding.group)
+            Division(optimizer, self.model.trainable_variables, sharding.group, everything)
+
+    def divide_variables(self) -> None:
+        """Divide the model's variables among the ranks, or make them whole: as is wanted now."""
+        sharding, variables = current_sharding(), self.model.variables
+        divided = None
+        if sharding is not None and sharding.group.size > 1:
+            divided = sharding.divided
+        if divided is None and all(v.store is None for v in variables):
+            return
+        if divided is not None and sharding is not None:
+            new = [v for v in variables if v.store is None and divided(v.path)]
+            if new:
+                self.replicate(sharding, new)
+        if divide_variables(variables, current_group(), divided):
+            self.drop_steps()  # they hold the variables of before
 
 
 def _has_users_code(model: Layer) -> bool:

@@ -264,6 +264,7 @@ class TrainingProgram(PreparationMixin):
         Args:
             kind: "train", "test", "predict", or "results" (of the metrics).
         """
+        self.divide_variables()
         backend, sharding = self.backend(), self.sharding(kind)
         key = (kind, backend.name, id(backend), sharding)
         compiled = self._steps.get(key)
@@ -310,14 +311,16 @@ class TrainingProgram(PreparationMixin):
             return None
         return sharding
 
-    def replicate(self, sharding: Sharding) -> None:
+    def replicate(self, sharding: Sharding, only: Sequence[Variable] | None = None) -> None:
         """Give all ranks the values that the variables have on rank 0.
 
         Args:
             sharding: whose group of processes it is.
+            only: these variables; None: all, but those of which each rank keeps a segment.
         """
-        variables = [*self.model.variables]
-        if self.optimizer is not None:
+        whole = [v for v in self.model.variables if v.store is None]
+        variables: list[Any] = whole if only is None else [*only]
+        if self.optimizer is not None and only is None:
             division = self.optimizer.division
             variables += self.optimizer.variables if division is None else division.shared()
         if sharding.group.size > 1:

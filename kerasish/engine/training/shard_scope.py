@@ -45,7 +45,7 @@ class ShardScope(VariableScope):
         if variable in self.given:
             return self.given[variable]
         if variable.aggregation in ("sum", "stack") and not variable.trainable:
-            start = ops.zeros(variable.shape, variable.latest.dtype)
+            start = ops.zeros(variable.shape, variable.stored_dtype)
         elif variable.holds_seed and self.shard:
             start = ops.add(super().read(variable), _seed_offset(self.shard))
         else:

@@ -20,6 +20,7 @@ from kerasish.graph.passes.recurrences import fuse_recurrences as fuse_recurrenc
 from kerasish.graph.passes.share import share_common as share_common
 from kerasish.graph.passes.simplify import simplify_algebra as simplify_algebra
 from kerasish.graph.passes.sparse_update import sparse_update as sparse_update
+from kerasish.graph.passes.spread import spread_gathers as spread_gathers
 
 Pass = Callable[[Graph], Graph]
 
@@ -44,6 +45,8 @@ def optimize(
     if level not in LEVELS:
         raise ValueError(f"optimize: expected one of {sorted(LEVELS)}, got {level!r}.")
     rounds, passes = LEVELS[level]
+    if rounds:
+        graph = spread_gathers(graph)
     settled: dict[Pass, Graph] = {}  # the last result of each pass
     for _ in range(rounds):
         for step in passes:

@@ -4,6 +4,9 @@ The sums over ranks are written after the reverse pass; the gradients of the las
 long before its end. This pass moves each node that communicates, with the moves of memory that
 feed it, to the place where its last input is computed. Nodes that communicate keep their order, so
 that all ranks communicate in one order even where they fuse other nodes in other ways.
+
+What gathers a divided variable keeps its place: see `spread_gathers`. There, what a rank cuts out
+of a sum is cut once the next sum is started: then the first one's memory is free.
 """
 
 from __future__ import annotations
@@ -18,29 +21,52 @@ def hoist_exchanges(graph: Graph) -> Graph:
     exchanges = [node for node in graph.nodes if node.op.communicates]
     if not exchanges:
         return graph
-    groups = _groups(graph, exchanges)
+    groups = exchange_groups(graph, exchanges)
+    late = {node for node in exchanges if is_late(node, graph)}
     early = {node for group in groups for node in group}
     known: set[Value] = set(graph.inputs) | set(graph.constants)
     order: list[Node] = []
     waiting = deque(groups)
+    cuts = _cuts(graph, early) if late else {}
+    cutting = {node for nodes in cuts.values() for node in nodes}
+    uncut: list[Node] = []  # the cuts of the sum that was started last
 
     def emit(nodes: list[Node]) -> None:
         order.extend(nodes)
         known.update(v for node in nodes for v in node.outputs)
 
     def emit_ready() -> None:
-        while waiting and _needs(waiting[0]) <= known:
-            emit(waiting.popleft())
+        while waiting and waiting[0][-1] not in late and _needs(waiting[0]) <= known:
+            emit_group(waiting.popleft())
+
+    def emit_group(group: list[Node]) -> None:
+        emit(group)
+        if group[-1] in cuts:
+            emit(uncut)
+            uncut[:] = cuts[group[-1]]
 
     emit_ready()
     for node in graph.nodes:
-        if node not in early:
+        if node in late:
+            while waiting[0][-1] is not node:  # these stand before it
+                emit_group(waiting.popleft())
+            emit(waiting.popleft())
+        elif node not in early and node not in cutting:
+            if not known.issuperset(node.inputs):
+                emit(uncut)
+                uncut.clear()
             emit([node])
-            emit_ready()
+        emit_ready()
+    emit(uncut)
     return graph if order == list(graph.nodes) else graph.replace(nodes=order)
 
 
-def _groups(graph: Graph, exchanges: list[Node]) -> list[list[Node]]:
+def is_late(node: Node, graph: Graph) -> bool:
+    """Return whether a node gathers a variable that is divided among the ranks."""
+    return node.op.communicates == "gather" and node.inputs[0] in graph.inputs
+
+
+def exchange_groups(graph: Graph, exchanges: list[Node]) -> list[list[Node]]:
     """Return each exchange behind the moves of memory that feed it alone or first."""
     makers = graph.makers()
     place = {node: i for i, node in enumerate(graph.nodes)}
@@ -50,7 +76,7 @@ def _groups(graph: Graph, exchanges: list[Node]) -> list[list[Node]]:
         group, pending = {exchange}, [*exchange.inputs]
         while pending:
             maker = makers.get(pending.pop())
-            if maker is None or maker in taken or maker in group or not _moves(maker):
+            if maker is None or maker in taken or maker in group or not moves(maker):
                 continue
             group.add(maker)
             pending.extend(maker.inputs)
@@ -59,8 +85,26 @@ def _groups(graph: Graph, exchanges: list[Node]) -> list[list[Node]]:
     return groups
 
 
-def _moves(node: Node) -> bool:
+def moves(node: Node) -> bool:
+    """Return whether a node computes nothing: it moves memory, or is another view of it."""
     return node.op.kind == "movement" or node.op.view or node.op.aliases
+
+
+def _cuts(graph: Graph, early: set[Node]) -> dict[Node, list[Node]]:
+    """Return sum -> the moves that take parts of it, in order."""
+    readers = graph.readers()
+    results: dict[Node, list[Node]] = {}
+    for node in early:
+        if node.op.communicates != "sum":
+            continue
+        cuts = results[node] = []
+        waiting = [node]
+        while waiting:
+            for reader in readers.get(waiting.pop(0).out, ()):
+                if moves(reader) and len(reader.inputs) == 1 and reader not in early:
+                    cuts.append(reader)
+                    waiting.append(reader)
+    return results
 
 
 def _needs(group: list[Node]) -> set[Value]:

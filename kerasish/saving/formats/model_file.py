@@ -111,7 +111,7 @@ def save_model(
             f"save_model: the name must end in .keras (or .h5, the older format), got {path!r}. "
             "zipped=False writes a folder of any name; model.export writes a file for serving."
         )
-    with gathered(getattr(model, "optimizer", None), "save()") as writes:
+    with gathered(model, "save()") as writes:
         if not writes or not may_write(path, overwrite):
             return
         if path.endswith(_LEGACY):
@@ -202,7 +202,7 @@ def save_weights(
     if max_shard_size is not None and not path.endswith(".safetensors"):
         path = index_path(path)
         _need_built(model, "save_weights")
-        with gathered(getattr(model, "optimizer", None), "save_weights()") as writes:
+        with gathered(model, "save_weights()") as writes:
             if writes and may_write(path, overwrite):
                 save_shards(model, path, max_shard_size)
         return
@@ -213,7 +213,7 @@ def save_weights(
             f"save_weights: the name must end in {first} (or {', '.join(others)}), got {path!r}."
         )
     _need_built(model, "save_weights")
-    with gathered(getattr(model, "optimizer", None), "save_weights()") as writes:
+    with gathered(model, "save_weights()") as writes:
         if writes and may_write(path, overwrite):
             result.save(model, path)
 

@@ -291,6 +291,54 @@ CALL_THREADS = library_call("i", "void")
 CALL_COPY = library_call("ppl", "ptr")
 
 
+IDLE_TESTS = 100  # tests without progress before the first pause
+FIRST_PAUSE, LONGER, LONGEST_PAUSE = 20, 4, 300  # microseconds; each pause is longer than the last
+
+# Waits until MPI_Test says that a request is done: test(request, flag, status). A test that moves
+# data takes longer than the shortest one. After many that move none, another process is late, and
+# each further test follows a pause, in which that process may have the core.
+WAIT_RESTING = Text(
+    f"""declare i64 @llvm.readcyclecounter()
+define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+{words_of("args", "ptr test", "ptr request", "ptr flag", "ptr ignored", "ptr sleep")}
+  br label %head
+head:
+  %idle = phi i64 [ 0, %entry ], [ %waited, %look ], [ %waited, %rest ]
+  %least = phi i64 [ {1 << 40}, %entry ], [ %less, %look ], [ %less, %rest ]
+  %before = call i64 @llvm.readcyclecounter()
+  %status = call i32 %test(ptr %request, ptr %flag, ptr %ignored)
+  %after = call i64 @llvm.readcyclecounter()
+  %set = load i32, ptr %flag, align 4
+  %waits = icmp eq i32 %set, 0
+  %good = icmp eq i32 %status, 0
+  %on = and i1 %waits, %good
+  br i1 %on, label %look, label %exit
+look:
+  %cycles = sub i64 %after, %before
+  %shorter = icmp slt i64 %cycles, %least
+  %less = select i1 %shorter, i64 %cycles, i64 %least
+  %limit = mul i64 %less, 3
+  %worked = icmp sgt i64 %cycles, %limit
+  %more = add i64 %idle, 1
+  %waited = select i1 %worked, i64 0, i64 %more
+  %late = icmp sgt i64 %waited, {IDLE_TESTS}
+  br i1 %late, label %rest, label %head
+rest:
+  %pauses = sub i64 %waited, {IDLE_TESTS}
+  %growth = mul i64 %pauses, {LONGER}
+  %pause = add i64 %growth, {FIRST_PAUSE - LONGER}
+  %short = icmp slt i64 %pause, {LONGEST_PAUSE}
+  %bounded = select i1 %short, i64 %pause, i64 {LONGEST_PAUSE}
+  %microseconds = trunc i64 %bounded to i32
+  %unused = call i32 %sleep(i32 %microseconds)
+  br label %head
+exit:
+  ret i32 %status
+}}"""
+)
+
+
 def equal_bytes(status: int) -> Text:
     """A function that compares bytes: word 0 and 1 are two addresses, word 2 the number of bytes.
 

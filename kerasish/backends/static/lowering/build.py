@@ -7,7 +7,7 @@ from typing import Any
 
 from kerasish.backends.onednn import native
 from kerasish.backends.static.lowering.columns import make_columns
-from kerasish.backends.static.lowering.exchange import make_exchange
+from kerasish.backends.static.lowering.exchange import ExchangeUnit, make_exchange
 from kerasish.backends.static.lowering.library import (
     View,
     is_scattered,
@@ -203,7 +203,11 @@ class Builder:
             except NotALoop:
                 return None
         if node.op.communicates:
-            return make_exchange(node)
+            unit = make_exchange(node)
+            if isinstance(unit, ExchangeUnit) and self._is_read_once(node.inputs[0]):
+                self.aliases[node.out] = node.inputs[0]
+                unit.in_place = True
+            return unit
         if name.startswith("convolution"):
             unit = make_convolution(node) or make_columns(node)
         elif node.op.kind == "pool":
@@ -214,6 +218,15 @@ class Builder:
             unit = make_move(node) or make_indexing(node) or make_scaled_rows(node)
             unit = unit or make_rows(node) or make_packed(node)
         return unit
+
+    def _is_read_once(self, v: Value) -> bool:
+        """Return whether one node reads the memory of a value, which no variable has."""
+        outputs = set(self.graph.outputs)
+        while self.uses[v] == 1 and v not in outputs:
+            if v not in self.aliases:
+                return v not in self.graph.constants and v not in self.graph.inputs
+            v = self.aliases[v]
+        return False
 
     def _python(self, node: Node) -> Unit:
         return PythonUnit(node, self.kernel_of(node.op))

@@ -19,7 +19,7 @@ from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.cost import choose_threads
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import Record, load_runtime
-from kerasish.backends.static.codegen.driver_code import library_call
+from kerasish.backends.static.codegen.driver_code import WAIT_RESTING, library_call
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value
@@ -78,9 +78,11 @@ class ExchangeUnit(Unit):
 
     Attributes:
         exchange: the calls and loops that it is made of.
+        in_place: whether the sum lies in the memory of the summands, which no other unit reads.
     """
 
     movable = False
+    in_place = False
 
     def __init__(self, node: Node, group: Group, calls: NativeCalls) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
@@ -175,14 +177,25 @@ class Exchange:
     def pair(self, x: int, y: int, request: Array) -> Record:
         """Return the call that starts the sum over two ranks, which has one order."""
         calls = self.calls
-        words = [x, y, self.count, calls.dtypes[self.dtype], calls.addition, calls.communicator]
+        words = [
+            calls.in_place if x == y else x,
+            y,
+            self.count,
+            calls.dtypes[self.dtype],
+            calls.addition,
+            calls.communicator,
+        ]
         return self._call("Allreduce", "ppiHHH", words, request)
 
     def wait(self, request: Array) -> Record:
         """Return the call that waits until what a request names is done."""
-        words = [self.calls.functions["MPI_Wait"], request.ctypes.data, self.calls.no_status]
-        text = library_call("pp")
-        return Record(compile_one(text), np.array(words, np.int64), f"{self.name} (wait)", request)
+        calls, name, flag = self.calls, f"{self.name} (wait)", np.zeros(1, np.int64)
+        if not calls.sleep:
+            words = [calls.functions["MPI_Wait"], *_at(request), calls.no_status]
+            return Record(compile_one(library_call("pp")), np.array(words), name, request)
+        words = [calls.functions["MPI_Test"], *_at(request, flag), calls.no_status, calls.sleep]
+        block = np.array(words, np.int64)
+        return Record(compile_one(WAIT_RESTING), block, name, (request, flag))
 
     def poke(self, request: Array) -> Record:
         """Return the call that lets MPI go on with what a request names."""

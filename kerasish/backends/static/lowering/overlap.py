@@ -50,6 +50,7 @@ class StartUnit(_PhaseUnit):
         writes = unit.writes if self.pair else ()
         super().__init__(unit.exchange, requests, "start", unit.reads, writes, not self.pair)
         self.x, self.y = unit.reads[0], unit.writes[0]
+        self.in_place = unit.in_place
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the call that starts."""
@@ -86,9 +87,8 @@ class FinishUnit(_PhaseUnit):
     def __init__(self, start: StartUnit) -> None:
         # Until here MPI may read the summands: their memory is not used again before.
         number = 0 if start.pair else 1
-        super().__init__(
-            start.exchange, start.requests, "wait", (start.x, start.y), (), not start.pair
-        )
+        reads = (start.y,) if start.in_place else (start.x, start.y)
+        super().__init__(start.exchange, start.requests, "wait", reads, (), not start.pair)
         self._request = start.requests[number]
 
     def records(self, locate: Locate) -> list[Record]:
