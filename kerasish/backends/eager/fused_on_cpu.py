@@ -1,6 +1,6 @@
-"""Composed functions that one NumPy kernel computes for float32: normalizations, relu's gradient.
+"""Composed functions that one kernel computes for float32: normalizations, products, softmax.
 
-The ops of normalizations are those of a GPU (`cuda.fused_norm`), with other kernels.
+Their ops are those of a GPU (`cuda.fused_functions`), with other kernels.
 """
 
 from __future__ import annotations
@@ -8,38 +8,31 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
-from kerasish.backends.eager.cuda.fused import Call, make_op
+from kerasish.backends.eager.cuda.fused import Call
+from kerasish.backends.eager.cuda.fused_affine import (
+    THROUGH_RELU,
+    whole_affine,
+    whole_einsum_affine,
+)
 from kerasish.backends.eager.cuda.fused_functions import FIRST_RESULTS
 from kerasish.backends.eager.cuda.fused_norm import (
     whole_layer_norm,
     whole_rms_norm,
     whole_standardize_batch,
 )
-from kerasish.ops.basic.arithmetic import multiply
-from kerasish.ops.basic.comparison import greater
-from kerasish.ops.basic.conversion import as_tensor, cast
+from kerasish.backends.eager.cuda.fused_softmax import whole_log_softmax, whole_softmax
+from kerasish.ops.arrays import contraction
+from kerasish.ops.arrays.einsum import einsum_affine
+from kerasish.ops.basic import activation as activations
+from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.nonlinearity import relu_gradient
 from kerasish.ops.networks import normalization
 from kerasish.tensor import is_traced
-from kerasish.typing import Array, ArrayModule
-
-
-def _through_relu_kernel(xp: ArrayModule, g: Array, y: Array) -> Array:
-    slope = np.greater(y, 0).astype(g.dtype)
-    return np.multiply(g, slope, out=slope)
-
-
-_THROUGH_RELU = make_op(
-    _through_relu_kernel,
-    lambda h, dx, g, y: (multiply(h, cast(greater(y, 0), g.dtype)), None),
-)
 
 
 def _relu_gradient(g: Any, y: Any) -> Call | None:
     g, y = as_tensor(g), as_tensor(y)
-    return (_THROUGH_RELU, [g, y], {}) if g.shape == y.shape and g.shape else None
+    return (THROUGH_RELU, [g, y], {}) if g.shape == y.shape and g.shape else None
 
 
 _FUSED: dict[Any, Callable[..., Call | None]] = {
@@ -47,6 +40,10 @@ _FUSED: dict[Any, Callable[..., Call | None]] = {
     normalization.rms_normalization: whole_rms_norm,
     normalization.standardize_batch: whole_standardize_batch,
     relu_gradient: _relu_gradient,
+    contraction.affine: whole_affine,
+    einsum_affine: whole_einsum_affine,
+    activations.softmax: whole_softmax,
+    activations.log_softmax: whole_log_softmax,
 }
 
 

@@ -8,7 +8,15 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager import numpy_random, numpy_recurrent, onednn_conv, onednn_pool
+from kerasish.backends.eager import (
+    loop_elements,
+    numpy_random,
+    numpy_recurrent,
+    onednn_conv,
+    onednn_pool,
+    onednn_product,
+)
+from kerasish.backends.eager.native_loops import LEAST
 from kerasish.ops import dtypes
 from kerasish.ops.basic.exponentials import power
 from kerasish.ops.basic.reduce import reduce_sum
@@ -45,10 +53,18 @@ def _add_rows(x: Array, indices: Array, *, size: int, axis: int) -> Array:
 def _reduce_sum(x: Array, *, axis: Sequence[int], keepdims: bool) -> Array:
     if x.dtype.kind != "f" or x.itemsize < 4:
         return reduce_sum.kernel(np, x, axis=axis, keepdims=keepdims)
+    if x.size >= LEAST and not keepdims:
+        y = loop_elements.reduced(x, axis)
+        if y is not None:
+            return y
     return np.add.reduce(x, axis=axis, dtype=x.dtype, keepdims=keepdims)
 
 
 def _reduce_max(x: Array, *, axis: Sequence[int], keepdims: bool) -> Array:
+    if x.size >= LEAST:
+        y = loop_elements.reduced(x, axis, largest=True)
+        if y is not None:
+            return y.reshape(*y.shape, *(1,) * len(axis)) if keepdims else y
     return np.maximum.reduce(x, axis=axis, keepdims=keepdims)
 
 
@@ -74,6 +90,7 @@ KERNELS: dict[str, Kernel] = {
     "add_rows": _add_rows,
     **onednn_conv.KERNELS,
     **onednn_pool.KERNELS,
+    **onednn_product.KERNELS,
     **numpy_random.KERNELS,
     **numpy_recurrent.KERNELS,
 }
@@ -87,3 +104,8 @@ for _name, _ufunc in {
 }.items():  # fmt: skip
     # The bare ufunc saves a Python frame an op.
     KERNELS[_name] = _ufunc
+
+for _name in loop_elements.UNARY:
+    KERNELS[_name] = loop_elements.Unary(_name, KERNELS[_name])
+for _name in loop_elements.BINARY:
+    KERNELS[_name] = loop_elements.Binary(_name, KERNELS[_name])

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from kerasish.backends.eager import loop_softmax
 from kerasish.backends.eager.cuda import softmax
 from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, is_last, make_op
 from kerasish.ops.basic import activation as activations
@@ -17,12 +21,16 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
+def _kernels(xp: ArrayModule) -> ModuleType:
+    return loop_softmax if xp is np else softmax
+
+
 def _softmax_kernel(xp: ArrayModule, x: Array, *, logarithm: bool) -> Array:
-    return softmax.softmax(x, logarithm)
+    return _kernels(xp).softmax(x, logarithm)
 
 
 def _softmax_gradient_kernel(xp: ArrayModule, g: Array, y: Array, *, logarithm: bool) -> Array:
-    return softmax.softmax_gradient(g, y, logarithm)
+    return _kernels(xp).softmax_gradient(g, y, logarithm)
 
 
 def _softmax_back(g: Array, y: Array, logarithm: bool) -> Tensor:
