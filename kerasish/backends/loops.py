@@ -26,7 +26,10 @@ class LoopBuilder(Protocol):
     def input(self, dtype: str, level: str = "element") -> Any:
         """Return the value of an operand: "element", "row", "column" or "scalar" level."""
 
-    def op(self, name: str, *args: Any, dtype: str | None = None) -> Any:
+    def constant(self, value: float, dtype: str) -> Any:
+        """Return the value of a number in the code."""
+
+    def op(self, name: str, *args: Any, dtype: str | None = None, **attrs: Any) -> Any:
         """Return the value of an op, by its name in `kerasish.ops`; numbers become constants."""
 
     def output(self, value: Any, *, in_place: Any = None) -> int:
@@ -55,6 +58,18 @@ class ArrayLoop(Protocol):
             rows: how many rows.
             columns: how many columns.
             groups: equal runs of rows with separate results of column reductions.
+        """
+
+    def at(
+        self, addresses: Sequence[int], rows: int, columns: int, strides: tuple[int, ...]
+    ) -> None:
+        """Run the loop on operands that lie anywhere, such as parts of the columns of an array.
+
+        Args:
+            addresses: of the inputs, then of the outputs.
+            rows: how many rows.
+            columns: how many columns.
+            strides: for each operand the elements from one row to the next.
         """
 
     def over_segments(self, arrays: Sequence[Sequence[Array]], shared: Sequence[Array]) -> None:

@@ -14,10 +14,12 @@ from kerasish.backends.eager import (
     fused_on_cpu,
     loop_elements,
     loop_norm,
+    loop_random,
     loop_softmax,
     memory,
     native_loops,
     numpy_norm,
+    numpy_random,
     onednn_product,
 )
 from kerasish.backends.eager.numpy_kernels import KERNELS
@@ -220,6 +222,35 @@ def test_softmax_is_that_of_numpy(shape, logarithm, monkeypatch):
     closed = np.full((4, 9), -np.inf, "float32")
     with np.errstate(invalid="ignore"):
         assert np.isnan(loop_softmax.softmax(closed, logarithm)).all()
+
+
+@pytest.mark.parametrize("shape", [(1,), (3, 7), (65,), (130, 1001)])
+@pytest.mark.usefixtures("by_loops")
+def test_random_words_and_masks_are_those_of_numpy(shape, monkeypatch):
+    state, x = np.array([4_000_000_000, 7], "uint32"), special(*shape)
+    monkeypatch.setattr(loop_random, "LEAST", 1)
+    (words, y) = on_threads(
+        lambda: [loop_random.random_bits(state, shape=shape), loop_random.dropout(state, x, 0.3)]
+    )
+    np.testing.assert_array_equal(words, numpy_random.random_bits(state, shape=shape))
+    with np.errstate(over="ignore"):
+        expected = np.where(words < round(0.3 * 2**32), np.float32(0), x * np.float32(1 / 0.7))
+    np.testing.assert_array_equal(y, expected)
+
+
+@pytest.mark.parametrize("rows", [3, 300])
+def test_dropout_is_its_composition(rows):
+    def run(x):
+        x = kerasish.ops.convert_to_tensor(x)
+        with kerasish.autodiff.GradientTape() as tape:
+            tape.watch(x)
+            y = kerasish.random.dropout(x, 0.4, seed=3)
+            total = kerasish.ops.sum(kerasish.ops.square(y))
+        return np.asarray(y), np.asarray(tape.gradient(total, x))
+
+    fused, composed = both(run, normal(rows, 100))
+    for a, b in zip(fused, composed, strict=True):
+        np.testing.assert_array_equal(a, b)
 
 
 # --- products -------------------------------------------------------------------------------------

@@ -14,13 +14,14 @@ from kerasish.backends.eager.cuda.fused_affine import (
     whole_affine,
     whole_einsum_affine,
 )
-from kerasish.backends.eager.cuda.fused_functions import FIRST_RESULTS
+from kerasish.backends.eager.cuda.fused_functions import FIRST_RESULTS, whole_dropout
 from kerasish.backends.eager.cuda.fused_norm import (
     whole_layer_norm,
     whole_rms_norm,
     whole_standardize_batch,
 )
 from kerasish.backends.eager.cuda.fused_softmax import whole_log_softmax, whole_softmax
+from kerasish.ops import random as randoms
 from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic import activation as activations
@@ -35,6 +36,7 @@ def _relu_gradient(g: Any, y: Any) -> Call | None:
     return (THROUGH_RELU, [g, y], {}) if g.shape == y.shape and g.shape else None
 
 
+_DTYPES = ("float32", "uint32")  # of numbers, and of random states
 _FUSED: dict[Any, Callable[..., Call | None]] = {
     normalization.layer_normalization: whole_layer_norm,
     normalization.rms_normalization: whole_rms_norm,
@@ -42,6 +44,7 @@ _FUSED: dict[Any, Callable[..., Call | None]] = {
     relu_gradient: _relu_gradient,
     contraction.affine: whole_affine,
     einsum_affine: whole_einsum_affine,
+    randoms.dropout: whole_dropout,
     activations.softmax: whole_softmax,
     activations.log_softmax: whole_log_softmax,
 }
@@ -51,7 +54,7 @@ def fused_call(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) 
     """Return the (op, inputs, attributes) that compute all of a composed function, or None."""
     fit = _FUSED.get(function)
     call = None if fit is None else fit(*args, **kwargs)
-    if call is None or any(t.dtype != "float32" or is_traced(t) for t in call[1]):
+    if call is None or any(t.dtype not in _DTYPES or is_traced(t) for t in call[1]):
         return None
     return call
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from kerasish.backends.eager import (
     loop_elements,
+    loop_random,
     numpy_random,
     numpy_recurrent,
     onednn_conv,
@@ -72,6 +73,10 @@ def _reshape(x: Array, *, newshape: tuple[int, ...]) -> Array:
     return x.reshape(newshape)
 
 
+def _cast(x: Array, *, dtype: str) -> Array:
+    return x.astype(dtypes.array_dtype(dtype), copy=False)
+
+
 def _power(x1: Array, x2: Array) -> Array:
     return np.power(x1, x2) if x2.dtype.kind == "f" else power.kernel(np, x1, x2)
 
@@ -84,6 +89,7 @@ KERNELS: dict[str, Kernel] = {
     "reduce_sum": _reduce_sum,
     "reduce_max": _reduce_max,
     "power": _power,
+    "cast": _cast,
     "reshape": _reshape,
     "transpose": _transpose,
     "relu": _relu,
@@ -92,6 +98,7 @@ KERNELS: dict[str, Kernel] = {
     **onednn_pool.KERNELS,
     **onednn_product.KERNELS,
     **numpy_random.KERNELS,
+    **loop_random.KERNELS,
     **numpy_recurrent.KERNELS,
 }
 

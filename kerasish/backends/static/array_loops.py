@@ -68,10 +68,23 @@ class KernelLoop:
 
     def __call__(self, arrays: Sequence[Array], rows: int, columns: int, groups: int = 1) -> None:
         """Run the loop; see `ArrayLoop`."""
-        pack, words, places, scratch = self._template(rows, columns, groups, native.get_threads())
+        self._place([address_of(a) for a in arrays], rows, columns, groups, None)
+
+    def at(
+        self, addresses: Sequence[int], rows: int, columns: int, strides: tuple[int, ...]
+    ) -> None:
+        """Run the loop on operands that lie anywhere; see `ArrayLoop`."""
+        self._place(addresses, rows, columns, 1, strides)
+
+    def _place(
+        self, addresses: Sequence[int], rows: int, columns: int, groups: int,
+        strides: tuple[int, ...] | None,
+    ) -> None:  # fmt: skip
+        most = native.get_threads()
+        pack, words, places, scratch = self._template(rows, columns, groups, most, strides)
         words = list(words)
-        for place, array in zip(places, arrays, strict=True):
-            words[place] = address_of(array)
+        for place, address in zip(places, addresses, strict=True):
+            words[place] = address
         if scratch:
             words[arguments.SCRATCH] = _memory.address(scratch)
         self._execute(pack(*words))
@@ -82,13 +95,16 @@ class KernelLoop:
             raise RuntimeError(f"a compiled loop ended with status {status}")
 
     def _words(
-        self, rows: int, columns: int, groups: int, most: int
+        self, rows: int, columns: int, groups: int, most: int, strides: tuple[int, ...] | None
     ) -> tuple[Callable[..., bytes], tuple[int, ...], list[int], int]:
         """Return what packs the argument block, its words, where addresses stand, scratch bytes."""
         kernel = self._kernel
         threads = self._threads(rows, columns, groups, most)
+        operands: list[Operand | int] = [0] * self._count
+        if strides is not None:
+            operands = [Operand(0, (stride,)) for stride in strides]
         block = arguments.pack(
-            kernel, [0] * self._count, table=load_runtime().table, columns=columns, rows=rows,
+            kernel, operands, table=load_runtime().table, columns=columns, rows=rows,
             groups=groups, threads=threads, scratch=1,
         )  # fmt: skip
         places = [arguments.operand_word(kernel, number) for number in range(self._count)]
