@@ -20,14 +20,18 @@ from kerasish.backends.eager.cuda.fused_norm import (
     whole_rms_norm,
     whole_standardize_batch,
 )
-from kerasish.backends.eager.cuda.fused_softmax import whole_log_softmax, whole_softmax
+from kerasish.backends.eager.cuda.fused_softmax import (
+    whole_class_loss,
+    whole_log_softmax,
+    whole_softmax,
+)
 from kerasish.ops import random as randoms
 from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic import activation as activations
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.nonlinearity import relu_gradient
-from kerasish.ops.networks import normalization
+from kerasish.ops.networks import crossentropy, normalization
 from kerasish.tensor import is_traced
 
 
@@ -36,7 +40,7 @@ def _relu_gradient(g: Any, y: Any) -> Call | None:
     return (THROUGH_RELU, [g, y], {}) if g.shape == y.shape and g.shape else None
 
 
-_DTYPES = ("float32", "uint32")  # of numbers, and of random states
+_DTYPES = ("float32", "uint32", "int32")  # of numbers, of random states, of classes
 _FUSED: dict[Any, Callable[..., Call | None]] = {
     normalization.layer_normalization: whole_layer_norm,
     normalization.rms_normalization: whole_rms_norm,
@@ -47,6 +51,7 @@ _FUSED: dict[Any, Callable[..., Call | None]] = {
     randoms.dropout: whole_dropout,
     activations.softmax: whole_softmax,
     activations.log_softmax: whole_log_softmax,
+    crossentropy.sparse_categorical_crossentropy: whole_class_loss,
 }
 
 

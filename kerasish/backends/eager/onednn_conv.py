@@ -50,8 +50,6 @@ def _find(
     if not (a.dtype.char == b.dtype.char == "f" and a.size and b.size):
         return None
     place = (settings["strides"], settings["dilation"], settings["padding"], settings["groups"])
-    if max(kernel[:-2]) == 1 and settings["groups"] == 1:
-        return None  # a plain product
 
     def make() -> Runner | None:
         geometry = onednn.Geometry(x, kernel[-1], kernel[:-2], *place)

@@ -6,8 +6,10 @@ two take turns, the threads of one wait in the way of the other.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -17,65 +19,87 @@ from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import FLOAT, LEAST, Loop, fits
 from kerasish.backends.eager.onednn_runner import Runner, Step, find
 from kerasish.backends.loops import LoopBuilder
+from kerasish.backends.onednn.layout import contiguous_strides
 from kerasish.ops.basic.product import matmul as reference
 from kerasish.typing import Array
+
+_Layout = tuple[tuple[int, ...], tuple[int, ...]]
 
 LEAST_WORK = 1 << 18  # multiplications, below which a call of oneDNN takes more than the product
 
 
-def _strides(x: Array) -> tuple[int, ...] | None:
-    """Return x's strides in elements, None where oneDNN is to get a copy in C order."""
-    steps = tuple(s // 4 for s, n in zip(x.strides, x.shape))
-    inner = [step for step, n in zip(steps[-2:], x.shape[-2:]) if n > 1]
+class _Plan(NamedTuple):
+    """How oneDNN multiplies arrays of given shapes and strides.
+
+    Attributes:
+        copies: which of the two operands it gets as copies in C order.
+        steps: the strides of both, in elements.
+        shape: of the product.
+    """
+
+    copies: tuple[bool, bool]
+    steps: tuple[tuple[int, ...], tuple[int, ...]]
+    shape: tuple[int, ...]
+
+
+@lru_cache(maxsize=4096)
+def _plan(a: _Layout, b: _Layout) -> _Plan | None:
+    """Return the plan for operands of these (shape, strides), None for shapes left to NumPy."""
+    m, n = a[0], b[0]
+    if len(m) < 2 or len(n) < 2 or m[-1] != n[-2] or 0 in m or 0 in n:
+        return None
+    if math.prod(m) * n[-1] < LEAST_WORK:
+        return None
+    shape = (m[-2], n[-1])
+    if len(m) > 2 or len(n) > 2:
+        shape = (*np.broadcast_shapes(m[:-2], n[:-2]), *shape)
+    kept = [_strides(*layout) for layout in (a, b)]
+    steps = [s or contiguous_strides(layout[0]) for s, layout in zip(kept, (a, b))]
+    return _Plan((kept[0] is None, kept[1] is None), (steps[0], steps[1]), shape)
+
+
+def _strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return strides in elements, None where oneDNN is to get a copy in C order."""
+    steps = tuple(s // 4 for s in strides)
+    inner = [step for step, n in zip(steps[-2:], shape[-2:]) if n > 1]
     if inner and min(inner) != 1:
         return None
-    used = [(step, n) for step, n in zip(steps, x.shape) if n > 1]
+    used = [(step, n) for step, n in zip(steps, shape) if n > 1]
     extent = 1 + sum(step * (n - 1) for step, n in used)
-    return steps if all(step > 0 for step, _ in used) and extent <= x.size else None
-
-
-def _laid_out(x: Array) -> tuple[Array, tuple[int, ...]]:
-    steps = _strides(x)
-    if steps is None:
-        x = np.ascontiguousarray(x)
-        steps = tuple(s // 4 for s in x.strides)
-    return x, steps
-
-
-def _find(a: Array, a_steps: Any, b: Array, b_steps: Any, bias: bool, onto: bool) -> Runner | None:
-    post = [("sum", 1.0)] if onto else []
-
-    def make() -> Runner:
-        product = onednn.matmul(
-            a.shape, b.shape, a_strides=a_steps, b_strides=b_steps,
-            bias="float32" if bias else None, post=post,
-        )  # fmt: skip
-        return Runner([Step(product)], {})
-
-    return find(("product", a.shape, a_steps, b.shape, b_steps, bias, onto), make)
+    whole = all(step > 0 for step, _ in used) and extent <= math.prod(shape)
+    return steps if whole else None
 
 
 def _by_onednn(a: Array, b: Array, bias: Array | None, onto: Array | None) -> Array | None:
     """Return a @ b + bias + onto, or None where NumPy is to compute it."""
-    if not (a.dtype.char == b.dtype.char == "f" and a.ndim >= 2 and b.ndim >= 2):
+    if not (a.dtype.char == b.dtype.char == "f"):
         return None
-    if a.size * b.shape[-1] < LEAST_WORK or not b.size or a.shape[-1] != b.shape[-2]:
+    plan = _plan((a.shape, a.strides), (b.shape, b.strides))
+    if plan is None:
         return None
-    (a, a_steps), (b, b_steps) = _laid_out(a), _laid_out(b)
-    runner = _find(a, a_steps, b, b_steps, bias is not None, onto is not None)
+    post = [] if onto is None else [("sum", 1.0)]
+
+    def make() -> Runner:
+        product = onednn.matmul(
+            a.shape, b.shape, a_strides=plan.steps[0], b_strides=plan.steps[1],
+            bias=None if bias is None else "float32", post=post,
+        )  # fmt: skip
+        return Runner([Step(product)], {})
+
+    runner = find(("product", a.shape, b.shape, plan.steps, bias is None, onto is None), make)
     if runner is None:
         return None
+    given = {
+        "a": np.ascontiguousarray(a) if plan.copies[0] else a,
+        "b": np.ascontiguousarray(b) if plan.copies[1] else b,
+        "out": empty(plan.shape, FLOAT),
+    }
     if onto is not None:
-        y = empty(onto.shape, FLOAT)
-        np.copyto(y, onto)
-    elif a.ndim == b.ndim == 2:
-        y = empty((len(a), b.shape[1]), FLOAT)
-    else:
-        lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2])
-        y = empty((*lead, a.shape[-2], b.shape[-1]), FLOAT)
-    given = {} if bias is None else {"bias": np.ascontiguousarray(bias)}
-    runner.run(a=a, b=b, out=y, **given)
-    return y
+        np.copyto(given["out"], onto)
+    if bias is not None:
+        given["bias"] = np.ascontiguousarray(bias)
+    runner.run(**given)
+    return given["out"]
 
 
 def matmul(a: Array, b: Array) -> Array:

@@ -67,13 +67,13 @@ def whole_log_softmax(x: Array, axis: Axis = -1) -> Call | None:
 
 
 def _class_loss_kernel(xp: ArrayModule, classes: Array, x: Array) -> Array:
-    return softmax.class_loss(classes, x)
+    return _kernels(xp).class_loss(classes, x)
 
 
 def _class_loss_gradient_kernel(
     xp: ArrayModule, g: Array, classes: Array, x: Array, whole: Array
 ) -> Array:
-    return softmax.class_loss_gradient(g, classes, x, whole)
+    return _kernels(xp).class_loss_gradient(g, classes, x, whole)
 
 
 def _class_loss_composed(classes: Tensor, x: Array) -> Any:
