@@ -147,6 +147,17 @@ def test_sums_are_exact_and_do_not_depend_on_threads(shape):
     assert np.isnan(KERNELS["reduce_sum"](x, axis=(0,), keepdims=False)).sum() == 1
 
 
+@pytest.mark.parametrize("size", [3, 40, 5000])
+def test_rows_of_any_frequency_are_added(size):
+    """Some indices occur once, some a few times, some hundreds of times."""
+    indices = (RNG.random(700) ** 3 * 2 * size - size).astype("int32")
+    rows = normal(700, 6)
+    expected = np.zeros((size, 6))
+    np.add.at(expected, indices, rows)
+    y = KERNELS["add_rows"](rows, indices, size=size, axis=0)
+    close([y], [expected.astype("float32")])
+
+
 @pytest.mark.usefixtures("by_loops")
 def test_one_number_that_is_not_finite_is_seen():
     x = normal(40, 50)

@@ -63,7 +63,7 @@ def _leaves_out(skip: Array, t: int) -> bool:
 
 def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
     """Return the gradient by the recurrent kernel: one product over all steps but the first."""
-    result = first.T @ dz[0]
+    result = matmul(first.T, dz[0])
     if states.shape[0] > 1:
         units, width = states.shape[2], dz.shape[2]
         result += matmul(states[:-1].reshape(-1, units).T, dz[1:].reshape(-1, width))

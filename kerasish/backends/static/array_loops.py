@@ -81,8 +81,8 @@ class KernelLoop:
         strides: tuple[int, ...] | None,
     ) -> None:  # fmt: skip
         most = native.get_threads()
-        pack, words, places, scratch = self._template(rows, columns, groups, most, strides)
-        words = list(words)
+        pack, known, places, scratch = self._template(rows, columns, groups, most, strides)
+        words = list(known)
         for place, address in zip(places, addresses, strict=True):
             words[place] = address
         if scratch:
