@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import ctypes
 import importlib
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
+from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
 # Where the function is that makes `ArrayLoop`s.
@@ -93,7 +93,7 @@ def address_of(array: Array) -> int:
 
 
 _State: dict[str, Any] = {}
-_lock = threading.Lock()
+_lock = fork_safe_lock(globals(), "_lock")
 
 
 def compile_loop(describe: Describe, segments: bool = False) -> ArrayLoop | None:
@@ -111,6 +111,5 @@ def _compiler() -> Callable[[Describe, bool], ArrayLoop] | None:
     with _lock:
         if "compiler" not in _State:
             module, _, name = COMPILER.partition(":")
-            found = getattr(importlib.import_module(module), name)
-            _State["compiler"] = found
+            _State["compiler"] = getattr(importlib.import_module(module), name)
         return _State["compiler"]

@@ -7,6 +7,7 @@ import threading
 
 import numpy as np
 import pytest
+from loops_of_any_size import loops_of_any_size
 
 import kerasish
 from kerasish import layers
@@ -44,12 +45,12 @@ def special(*shape):
 
 
 @pytest.fixture
-def by_loops(monkeypatch):
+def by_loops():
     """Compute arrays of any size by loops, and check that a test's calls do."""
     if native_loops.Loop(lambda k: k.output(k.op("negative", k.input("float32")))).find() is None:
         pytest.skip("no loops can be compiled here")
-    for module in (native_loops, loop_elements, onednn_product):
-        monkeypatch.setattr(module, "LEAST", 1)
+    with loops_of_any_size():
+        yield
 
 
 def on_threads(compute):
@@ -238,9 +239,8 @@ def test_softmax_is_that_of_numpy(shape, logarithm, monkeypatch):
 
 @pytest.mark.parametrize("shape", [(1,), (3, 7), (65,), (130, 1001)])
 @pytest.mark.usefixtures("by_loops")
-def test_random_words_and_masks_are_those_of_numpy(shape, monkeypatch):
+def test_random_words_and_masks_are_those_of_numpy(shape):
     state, x = np.array([4_000_000_000, 7], "uint32"), special(*shape)
-    monkeypatch.setattr(loop_random, "LEAST", 1)
     (words, y) = on_threads(
         lambda: [loop_random.random_bits(state, shape=shape), loop_random.dropout(state, x, 0.3)]
     )
@@ -285,9 +285,8 @@ PRODUCTS = [
 
 @pytest.mark.parametrize(("left", "right"), PRODUCTS)
 @pytest.mark.parametrize("layout", ["plain", "transposed", "strided", "reversed"])
-def test_products_are_those_of_numpy(left, right, layout, monkeypatch):
-    monkeypatch.setattr(onednn_product, "LEAST_WORK", 1)
-    monkeypatch.setattr(onednn_product, "_plan", onednn_product._plan.__wrapped__)
+@pytest.mark.usefixtures("by_loops")
+def test_products_are_those_of_numpy(left, right, layout):
     a, b = normal(*left), normal(*right)
     if layout == "transposed":
         a, b = (np.ascontiguousarray(x.swapaxes(0, -1)).swapaxes(0, -1) for x in (a, b))
@@ -302,7 +301,7 @@ def test_products_are_those_of_numpy(left, right, layout, monkeypatch):
 
 @pytest.mark.skipif(bool(native.available()), reason=native.available() or "-")
 def test_onednn_computes_products_of_slices():
-    """A slice of a larger array is read as it lies, or copied; numbers beside it are not."""
+    """A slice of a larger array is read as it lies, or copied; its neighbors are not read."""
     whole = np.full((80, 200), np.nan, "float32")
     whole[3:73, 5:135] = normal(70, 130)
     b = normal(130, 900)
@@ -383,7 +382,6 @@ def test_an_input_used_twice_gets_both_gradients():
 @pytest.mark.parametrize(("steps", "rows", "units"), [(1, 3, 5), (4, 33, 20), (3, 1, 64)])
 @pytest.mark.usefixtures("by_loops")
 def test_lstm_is_that_of_numpy(steps, rows, units, monkeypatch):
-    monkeypatch.setattr(loop_recurrent, "LEAST", 1)
     x, recurrent = normal(steps, rows, 4 * units), normal(units, 4 * units) / units**0.5
     h, c, g_states = normal(rows, units), normal(rows, units), normal(steps, rows, units)
     g_cells = normal(steps, units, rows).swapaxes(1, 2)

@@ -53,9 +53,9 @@ _MEAN, _SPREAD, _STANDARDIZED = Loop(_column_sum), Loop(_column_spread), Loop(_s
 _SUMS, _SLOPE = Loop(_batch_sums), Loop(_batch_slope)
 
 
-def _found(*loops: Loop) -> list[ArrayLoop] | None:
-    found = [loop.find() for loop in loops]
-    return None if None in found else found  # type: ignore[return-value]
+def _compiled(*loops: Loop) -> list[ArrayLoop] | None:
+    results = [loop.find() for loop in loops]
+    return None if None in results else results  # type: ignore[return-value]
 
 
 def _frame(x: Array) -> Frame:
@@ -66,7 +66,7 @@ def batch_norm_training(
     x: Array, gamma: Array, beta: Array, epsilon: float
 ) -> tuple[Array, Array, Array, Array] | None:
     """Return (y, the batch's mean, its variance, its scale); see `numpy_norm`."""
-    loops = _found(_MEAN, _SPREAD, _STANDARDIZED) if fits(x, gamma, beta) else None
+    loops = _compiled(_MEAN, _SPREAD, _STANDARDIZED) if fits(x, gamma, beta) else None
     if loops is None:
         return None
     frame, one = _frame(x), FLOAT.type
@@ -87,7 +87,7 @@ def batch_norm_gradient(
     g: Array, x: Array, mean: Array, scale: Array, gamma: Array
 ) -> tuple[Array, Array, Array] | None:
     """Return the gradients by x, by gamma and by beta; see `numpy_norm`."""
-    loops = _found(_SUMS, _SLOPE) if fits(x, g, mean, scale, gamma) else None
+    loops = _compiled(_SUMS, _SLOPE) if fits(x, g, mean, scale, gamma) else None
     if loops is None:
         return None
     frame = _frame(x)

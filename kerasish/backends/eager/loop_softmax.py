@@ -52,11 +52,11 @@ _BACKWARD = {False: Loop(_softmax_gradient), True: Loop(_log_softmax_gradient)}
 
 def _run(loop: Loop, *arrays: Array) -> Array | None:
     x = arrays[0]
-    found = loop.find() if fits(*arrays) else None
-    if found is None:
+    run = loop.find() if fits(*arrays) else None
+    if run is None:
         return None
     y = empty_like(x)
-    found((*arrays, y), x.size // x.shape[-1], x.shape[-1])
+    run((*arrays, y), x.size // x.shape[-1], x.shape[-1])
     return y
 
 

@@ -7,7 +7,6 @@ computes all.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import NamedTuple
@@ -16,12 +15,14 @@ import numpy as np
 
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.loops import ArrayLoop, Describe, compile_loop
+from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
 LEAST = 1 << 14  # elements
 FLOAT = np.dtype("float32")
 _WIDE = 1024  # columns up to which narrow rows are joined
 _MOST_GROUPS = 16
+_lock = fork_safe_lock(globals(), "_lock")
 
 
 class Loop:
@@ -34,13 +35,12 @@ class Loop:
 
     def __init__(self, describe: Describe, segments: bool = False) -> None:
         self._describe, self._segments = describe, segments
-        self._lock = threading.Lock()
         self._result: list[ArrayLoop | None] = []
 
     def find(self) -> ArrayLoop | None:
         """Return the compiled loop; None where this machine compiles none."""
         if not self._result:
-            with self._lock:
+            with _lock:
                 if not self._result:
                     self._result.append(compile_loop(self._describe, self._segments))
         return self._result[0]

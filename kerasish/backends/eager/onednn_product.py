@@ -43,7 +43,7 @@ class _Plan(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _plan(a: _Layout, b: _Layout) -> _Plan | None:
+def plan_of(a: _Layout, b: _Layout) -> _Plan | None:
     """Return the plan for operands of these (shape, strides), None for shapes left to NumPy."""
     m, n = a[0], b[0]
     if len(m) < 2 or len(n) < 2 or m[-1] != n[-2] or 0 in m or 0 in n:
@@ -74,7 +74,7 @@ def _by_onednn(a: Array, b: Array, bias: Array | None, onto: Array | None) -> Ar
     """Return a @ b + bias + onto, or None where NumPy is to compute it."""
     if not (a.dtype.char == b.dtype.char == "f"):
         return None
-    plan = _plan((a.shape, a.strides), (b.shape, b.strides))
+    plan = plan_of((a.shape, a.strides), (b.shape, b.strides))
     if plan is None:
         return None
     post = [] if onto is None else [("sum", 1.0)]

@@ -134,8 +134,8 @@ class KernelLoop:
         sizes = [some[0].size for some in arrays]
         rows = []
         for some in arrays:
-            found = [address_of(a) for a in some]
-            rows.append([*found[:elements], *zeros, *found[elements:]])
+            places = [address_of(a) for a in some]
+            rows.append([*places[:elements], *zeros, *places[elements:]])
         table = arguments.segment_table(sizes, rows)
         total = sum(sizes)
         operands = [Operand(0, (0,))] * elements + [Operand(address_of(a), (0,)) for a in shared]

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from loops_of_any_size import loops_of_any_size
 
 import kerasish
 from kerasish import backends, config
@@ -35,6 +36,7 @@ class Engine(NamedTuple):
     threads: int = 1
     onednn: bool = True
     native: bool = True
+    loops: bool = False  # of the eager engine, for arrays of any size
 
 
 EAGER = Engine("eager", "eager")
@@ -45,6 +47,7 @@ STATIC = (
     Engine("two threads", "static", threads=2),
     Engine("without oneDNN", "static", onednn=False),
     Engine("interpreter", "static", native=False),
+    Engine("eager loops", "eager", threads=2, loops=True),
 )
 ENGINES = {e.name: e for e in (EAGER, *STATIC)}
 Found = dict[str, np.ndarray]
@@ -76,7 +79,8 @@ def using(engine: Engine) -> Iterator[None]:
         if not engine.native:
             static_engine.CompiledPlan = _NoCode  # type: ignore[assignment,misc]
             static_engine.COMPILED_PLANS = CompiledPlans()
-        with config.using_threads(engine.threads), warnings.catch_warnings():
+        loops = loops_of_any_size() if engine.loops else contextlib.nullcontext()
+        with loops, config.using_threads(engine.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
