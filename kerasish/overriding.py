@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class override:  # noqa: N801 (used as a function)
+class override(AbstractContextManager[None]):  # noqa: N801 (used as a function)
     """Set an attribute inside the `with` block; it has its earlier value again after the block.
 
     Args:

@@ -4,22 +4,26 @@ The C library returns the memory of a large array to the system when the array i
 array of that size costs a page fault for every 4 KB. `empty` keeps the blocks that it handed out.
 A block is free when no array refers to it: the only reference left is the pool's.
 
-Blocks that were not used for two generations, of 4,096 requests each, are dropped.
+Blocks that were not used for two generations, of 4,096 requests each, are dropped. A pool belongs
+to a compiled step and goes with it; outside of steps, memory goes back to the system.
 """
 
 from __future__ import annotations
 
 import math
 import sys
+import threading
 from collections import deque
+from contextlib import AbstractContextManager
 
 import numpy as np
 
+from kerasish.overriding import override
 from kerasish.typing import Array
 
 LEAST = 1 << 17  # bytes: smaller ones come from the C library's heap
 GENERATION = 4096  # requests
-_TRIES = 12  # blocks of a size that are looked at before a new one is taken
+_TRIES = 100  # blocks of a size that are looked at before a new one is taken
 
 _Blocks = dict[int, deque[Array]]
 
@@ -91,5 +95,21 @@ def _free(blocks: deque[Array], take: bool = False) -> Array | None:
     return None
 
 
-_pool = Pool()
-empty = _pool.empty
+class _Current(threading.local):
+    """The pool of the step that this thread runs."""
+
+    pool: Pool | None = None
+
+
+_current = _Current()
+
+
+def using_pool(pool: Pool) -> AbstractContextManager[None]:
+    """Let `empty` take memory from this pool inside the `with` block, in this thread."""
+    return override(_current, "pool", pool)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Return an array of this shape, of any content, from the pool of the current step."""
+    pool = _current.pool
+    return np.empty(shape, dtype) if pool is None else pool.empty(shape, dtype)
