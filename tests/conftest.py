@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import tempfile
@@ -36,6 +37,12 @@ config.disable_traceback_filtering()
 
 # Programs that tests start on several ranks: they train when they are imported.
 collect_ignore = ["shared/rank_bits.py", "shared/rank_failures.py"]
+
+
+def pytest_collection_finish() -> None:
+    """Leave the tests themselves, millions of objects, out of each later garbage collection."""
+    gc.collect()
+    gc.freeze()
 
 
 @pytest.fixture(autouse=True)

@@ -81,17 +81,18 @@ def private_definitions(trees):
     """Return private attribute -> packages that define it."""
     result = collections.defaultdict(set)
     for path, tree in trees.items():
+        package = package_of(path)
         for node in ast.walk(tree):
             if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
                 if isinstance(node.value, ast.Name) and node.value.id in ("self", "cls"):
-                    result[node.attr].add(package_of(path))
+                    result[node.attr].add(package)
             elif isinstance(node, ast.ClassDef):
                 for part in node.body:
                     names = [getattr(part, "name", None)]
                     for target in getattr(part, "targets", [getattr(part, "target", None)]):
                         names.append(getattr(target, "id", None))
                     for name in filter(is_private, names):
-                        result[name].add(package_of(path))
+                        result[name].add(package)
     return result
 
 
@@ -99,17 +100,17 @@ def reads_of_privates(trees):
     """Yield the places that read a private attribute of another package's object."""
     defined = private_definitions(trees)
     for path, tree in trees.items():
+        file, package = path.relative_to(PACKAGE), package_of(path)
         for node in ast.walk(tree):
-            place = f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
             if isinstance(node, ast.Attribute) and is_private(node.attr):
                 own = isinstance(node.value, ast.Name) and node.value.id in ("self", "cls")
                 packages = defined.get(node.attr, set())
-                if not own and packages and package_of(path) not in packages:
-                    yield node.attr, place
+                if not own and packages and package not in packages:
+                    yield node.attr, f"{file}:{node.lineno}"
             elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in BY_NAME:
                 name = getattr(node.args[1], "value", None) if len(node.args) > 1 else None
                 if is_private(name):
-                    yield name, place
+                    yield name, f"{file}:{node.lineno}"
 
 
 @pytest.fixture(scope="module")

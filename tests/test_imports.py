@@ -77,6 +77,11 @@ def test_imports_go_down():
     assert re.search(r"Contracts: [1-9]\d* kept, 0 broken", linter.stdout), linter.stdout
 
 
+def name_of(function: ast.expr) -> str:
+    """Return the last part of what is called: "c" of `c()` and `a.b.c()`."""
+    return getattr(function, "attr", getattr(function, "id", ""))
+
+
 def imports_inside_functions(source: str) -> Iterator[tuple[int, str]]:
     """Yield (line, module) of each import of our own that waits inside a function."""
     functions = [
@@ -89,7 +94,7 @@ def imports_inside_functions(source: str) -> Iterator[tuple[int, str]]:
             names = ["kerasish" if node.level else node.module or ""]
         elif isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
-        elif isinstance(node, ast.Call) and ast.unparse(node.func).endswith("import_module"):
+        elif isinstance(node, ast.Call) and name_of(node.func) == "import_module":
             names = [a.value for a in node.args[:1] if isinstance(a, ast.Constant)]
         else:
             continue

@@ -15,16 +15,24 @@ from kerasish import typing as names
 
 PACKAGE = Path(kerasish.__file__).parent
 CHECKOUT = PACKAGE.parent
-TREES = {path: ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
-FUNCTIONS = [
-    (path, node)
-    for path, tree in TREES.items()
-    for node in ast.walk(tree)
-    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-]
 LARGEST_SHARE = 0.10
 # Each stands for Any, and says why in kerasish/typing.py.
 ANY_ON_PURPOSE = {"Array", "Structure"}
+
+
+@pytest.fixture(scope="module")
+def trees() -> dict[Path, ast.Module]:
+    return {path: ast.parse(path.read_text("utf-8")) for path in sorted(PACKAGE.rglob("*.py"))}
+
+
+@pytest.fixture(scope="module")
+def functions(trees) -> list[tuple[Path, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    return [
+        (path, node)
+        for path, tree in trees.items()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    ]
 
 
 def parameters_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
@@ -36,8 +44,8 @@ def is_any(annotation: ast.expr) -> bool:
     return ast.unparse(annotation) in ("Any", "typing.Any")
 
 
-def test_few_parameters_are_any():
-    parameters = [a for _, node in FUNCTIONS for a in parameters_of(node)]
+def test_few_parameters_are_any(functions):
+    parameters = [a for _, node in functions for a in parameters_of(node)]
     unknown = [a for a in parameters if is_any(a.annotation)]
     assert len(parameters) > 10_000
     assert len(unknown) <= LARGEST_SHARE * len(parameters), (
@@ -45,8 +53,8 @@ def test_few_parameters_are_any():
     )
 
 
-def test_few_results_are_any():
-    results = [node.returns for _, node in FUNCTIONS if node.returns is not None]
+def test_few_results_are_any(functions):
+    results = [node.returns for _, node in functions if node.returns is not None]
     unknown = [r for r in results if is_any(r)]
     assert len(results) > 5_000
     assert len(unknown) <= LARGEST_SHARE * len(results), (
@@ -54,27 +62,27 @@ def test_few_results_are_any():
     )
 
 
-def test_models_are_not_any():
+def test_models_are_not_any(functions):
     bad = [
         f"{path.relative_to(PACKAGE)}:{a.lineno}"
-        for path, node in FUNCTIONS
+        for path, node in functions
         for a in parameters_of(node)
         if a.arg == "model" and is_any(a.annotation)
     ]
     assert not bad, f"A model is a Model, or a protocol of what is needed: {bad}"
 
 
-def test_constructors_make_their_own_class():
+def test_constructors_make_their_own_class(functions):
     bad = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path, node in FUNCTIONS
+        for path, node in functions
         if node.name == "__new__" and node.returns is not None and is_any(node.returns)
     ]
     assert not bad, f"Editors know the class of what `__new__` makes from `-> Self`: {bad}"
 
 
-def test_only_arrays_and_structures_stand_for_any():
-    tree = TREES[PACKAGE / "typing.py"]
+def test_only_arrays_and_structures_stand_for_any(trees):
+    tree = trees[PACKAGE / "typing.py"]
     aliases = {
         node.target.id
         for node in tree.body
@@ -84,7 +92,7 @@ def test_only_arrays_and_structures_stand_for_any():
     assert aliases == ANY_ON_PURPOSE
     elsewhere = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
-        for path, other in TREES.items()
+        for path, other in trees.items()
         if path.name != "typing.py"
         for node in other.body
         if isinstance(node, (ast.Assign, ast.AnnAssign)) and isinstance(node.value, ast.Name)
@@ -98,7 +106,7 @@ def test_the_package_says_that_it_is_typed():
     assert (PACKAGE / "py.typed").is_file()
 
 
-def test_names_of_types_need_no_class_at_run_time():
+def test_names_of_types_need_no_class_at_run_time(trees):
     """Low packages use these names: importing them must not import what they name."""
     code = "import sys; import kerasish.typing as t; print(t.TensorLike, t.Axis)"
     report = subprocess.run(
@@ -107,7 +115,7 @@ def test_names_of_types_need_no_class_at_run_time():
     assert report.returncode == 0, report.stderr
     runtime = [
         node
-        for node in TREES[PACKAGE / "typing.py"].body
+        for node in trees[PACKAGE / "typing.py"].body
         if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("kerasish")
     ]
     assert not runtime

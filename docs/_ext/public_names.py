@@ -5,6 +5,7 @@ The names come from the package's own modules, so that a new export needs no ent
 
 from __future__ import annotations
 
+import functools
 import importlib
 import inspect
 import json
@@ -99,9 +100,13 @@ def exported(module: str) -> dict[str, Any]:
     return dict(sorted(names.items(), key=lambda item: (item[0].lower(), item[0])))
 
 
+@functools.cache
+def _signatures() -> dict[str, Any]:
+    return json.loads((ROOT / "tests/data/keras_signatures.json").read_text("utf-8"))
+
+
 def _keras_names(module: str) -> frozenset[str]:
-    signatures = json.loads((ROOT / "tests/data/keras_signatures.json").read_text("utf-8"))
-    return frozenset(signatures.get(module or "keras", ()))
+    return frozenset(_signatures().get(module or "keras", ()))
 
 
 def _is_ours(value: Any, module: str) -> bool:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 from kerasish.data.node import AUTOTUNE, END, Cursor, DataNode, Selection
-from kerasish.data.threads import Ahead
+from kerasish.data.threads import GIVEN_BACK, Ahead, all_cores_compute
 from kerasish.typing import Array
 
 _DEFAULT_DEPTH = 2
+_SLOW_SECONDS = 0.003  # a read of this length ends reading without a thread
+_MOST_THREADS = 4  # after the last one, reading stays in its thread
 
 
 class PrefetchNode(Selection):
@@ -39,6 +42,9 @@ class PrefetchNode(Selection):
 class PrefetchCursor(Cursor):
     """Reads a cursor ahead in a thread, which starts with the first element.
 
+    Where reading takes a small part of the time of what is done with the elements, on a machine
+    whose cores all compute, the cursor is read without a thread, until a read takes long.
+
     Args:
         source: the cursor.
         depth: the most elements that are read ahead.
@@ -50,21 +56,32 @@ class PrefetchCursor(Cursor):
         self._ahead: Ahead | None = None
         self._place: Any = None
         self._over = False
+        self._threads = 0  # started so far
+        self._at_once = False  # whether elements are read when they are asked for
 
     def read(self) -> Any:
         if self._over:
             return END
+        try:
+            return self._read_at_once() if self._at_once else self._take()
+        except BaseException:
+            self.close()
+            raise
+
+    def _take(self) -> Any:
+        """Return the next element that the thread has read."""
         if self._ahead is None:
             source, self._source = self._source, None  # the thread's from now on
             if source is None:
                 return END
             self._place = source.state()
-            self._ahead = Ahead(source, self._depth)
-        try:
-            element, place = self._ahead.take()
-        except BaseException:
-            self.close()
-            raise
+            self._threads += 1
+            gives_back = self._threads < _MOST_THREADS and all_cores_compute()
+            self._ahead = Ahead(source, self._depth, gives_back)
+        element, place = self._ahead.take()
+        if element is GIVEN_BACK:
+            self._source, self._ahead, self._at_once = place, None, True
+            return self._read_at_once()
         if element is END:
             self._over = True
             if place is not None:
@@ -72,6 +89,16 @@ class PrefetchCursor(Cursor):
             self._ahead.close()
         else:
             self._place = place
+        return element
+
+    def _read_at_once(self) -> Any:
+        """Return the next element of the cursor, which no thread has."""
+        if self._source is None:
+            return END
+        start = time.perf_counter()
+        element = self._source.read()
+        self._at_once = time.perf_counter() - start < _SLOW_SECONDS
+        self._over = element is END
         return element
 
     def skip(self, count: int) -> int:

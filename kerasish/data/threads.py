@@ -17,9 +17,13 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
+from kerasish import config
 from kerasish.data.node import AUTOTUNE, END, Cursor
 
 _JOIN_SECONDS = 1.0  # a slow read may end by itself later
+GIVEN_BACK = object()
+_SAMPLE = 16  # elements whose times are looked at
+_SMALL_SHARE = 0.1  # of the time between two elements
 
 
 def worker_count(calls: int | None) -> int:
@@ -142,25 +146,31 @@ def _join(threads: list[threading.Thread]) -> None:
 class Ahead:
     """One thread that reads a cursor ahead, at most `depth` elements.
 
-    The cursor belongs to the thread from now on: it is read and closed there.
+    The cursor belongs to the thread from now on: it is read and closed there. The thread may give
+    it back: where all cores compute, and reading takes a small part of what is done with the
+    elements, handing them from thread to thread costs more than it gains.
 
     Args:
         source: the cursor.
         depth: elements read ahead, >= 1.
+        gives_back: whether the cursor may be given back.
     """
 
-    def __init__(self, source: Cursor, depth: int) -> None:
+    def __init__(self, source: Cursor, depth: int, gives_back: bool = False) -> None:
         self._channel = _Channel(depth)
         self._process = Process()
         thread = threading.Thread(
-            target=_read_ahead, args=(source, self._channel), daemon=True,
+            target=_read_ahead, args=(source, self._channel, gives_back), daemon=True,
             name="kerasish-data-prefetch",
         )  # fmt: skip
         thread.start()
         self._end = weakref.finalize(self, _end_ahead, self._channel, thread)
 
     def take(self) -> tuple[Any, Any]:
-        """Return (element or END, the place after it); raise the thread's error in its turn."""
+        """Return (element or END, the place after it); raise the thread's error in its turn.
+
+        (GIVEN_BACK, the cursor) says that the thread has ended and reads no more.
+        """
         self._process.check()
         kind, value, place = self._channel.take()
         if kind == "error":
@@ -184,6 +194,13 @@ class _Channel:
         self._items: deque[tuple[str, Any, Any]] = deque()
         self._changed = threading.Condition(threading.Lock())
         self._closed = False
+        self._left: float | None = None  # when the reader had the last item
+        self._between: deque[float] = deque(maxlen=_SAMPLE)
+
+    def seconds_between(self) -> float:
+        """Return how long the reader works on an item: a median; 0.0 where it is not known yet."""
+        with self._changed:
+            return _ranked(self._between, 0.5)
 
     def put(self, item: tuple[str, Any, Any]) -> bool:
         """Wait for a free place and put an item there; return False if no reader is left."""
@@ -198,36 +215,60 @@ class _Channel:
 
     def take(self) -> tuple[str, Any, Any]:
         with self._changed:
+            if self._left is not None:
+                self._between.append(time.perf_counter() - self._left)
             while not self._items and not self._closed:
                 self._changed.wait()
             if not self._items:
                 return ("element", END, None)
             item = self._items.popleft()
             self._changed.notify_all()
+            self._left = time.perf_counter()
             return item
 
     def close(self) -> None:
         with self._changed:
             self._closed = True
+            items = list(self._items)
             self._items.clear()
             self._changed.notify_all()
+        for _, value, place in items:
+            if value is GIVEN_BACK:
+                place.close()
 
     @property
     def closed(self) -> bool:
         return self._closed
 
 
-def _read_ahead(source: Cursor, channel: _Channel) -> None:
+def _ranked(seconds: deque[float], share: float) -> float:
+    """Return the time that a share of a full sample is below; 0.0 where the sample is not full."""
+    return sorted(seconds)[int(share * _SAMPLE)] if len(seconds) == _SAMPLE else 0.0
+
+
+def all_cores_compute() -> bool:
+    """Return whether the engine's threads take all cores, so that reading gets none of its own."""
+    threads = config.threads() or os.environ.get("OMP_NUM_THREADS", "")
+    return not str(threads).isdecimal() or int(threads) >= (os.cpu_count() or 1)
+
+
+def _read_ahead(source: Cursor, channel: _Channel, gives_back: bool) -> None:
+    reads: deque[float] = deque(maxlen=_SAMPLE)
     try:
         more = True
         while more and not channel.closed:
+            start = time.perf_counter()
             element = source.read()
+            # A quarter of the reads at most is waited for by the system's scheduler.
+            reads.append(time.perf_counter() - start)
             more = channel.put(("element", element, source.state())) and element is not END
             del element
+            limit = _SMALL_SHARE * channel.seconds_between() if gives_back and more else 0.0
+            if 0.0 < _ranked(reads, 0.25) < limit and channel.put(("element", GIVEN_BACK, source)):
+                return
     except BaseException as error:  # noqa: BLE001 - raised again where the element is due
         channel.put(("error", error, None))
-    finally:
-        source.close()
+    source.close()
 
 
 def _end_ahead(channel: _Channel, thread: threading.Thread) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import importlib
 import json
 import types
@@ -36,6 +37,7 @@ def space_name(space: str) -> str:
     return f"kerasish.ops.{space}".rstrip(".")
 
 
+@functools.cache
 def parsed(module: str) -> ast.Module:
     path = FOLDER.joinpath(*module.split(".")[2:])
     return ast.parse(
