@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import math
 import sys
+import sysconfig
 import threading
 from collections import deque
 from contextlib import AbstractContextManager
@@ -36,7 +37,7 @@ def _references(blocks: deque[Array]) -> tuple[Array, int]:
 # How many references `_references` counts where nobody else has one.
 _ALONE = _references(deque([np.empty(1, np.uint8)]))[1]
 # Without the global lock a count may be changed by other threads while it is read.
-_COUNTS = getattr(sys, "_is_gil_enabled", lambda: True)()
+_COUNTS = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
 class Pool:
