@@ -271,11 +271,14 @@ class Variable(Holder):
 
     def assign(self, value: object) -> Tensor:
         """Set the value; its shape must be the variable's. Return the new value."""
-        if not isinstance(value, (Tensor, Variable)):
-            # The user's array stays the user's: later changes to it must not reach us.
-            value = adopt(value).copy() if lies_on_gpu(value) else np.array(value)
-        with autocast(None):
-            new = convert(value, self.stored_dtype)
+        if type(value) is Tensor and value.dtype == self.stored_dtype:
+            new = value  # what steps assign
+        else:
+            if not isinstance(value, (Tensor, Variable)):
+                # The user's array stays the user's: later changes to it must not reach us.
+                value = adopt(value).copy() if lies_on_gpu(value) else np.array(value)
+            with autocast(None):
+                new = convert(value, self.stored_dtype)
         if new.shape != self.shape:
             raise ShapeError(
                 f"Variable {self.path!r}: the shape is {self.shape}, cannot assign {new.shape}."

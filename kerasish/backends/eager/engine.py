@@ -15,6 +15,7 @@ import numpy as np
 from kerasish.backends.backend import Backend, CompiledStep, Formula, Timing
 from kerasish.backends.eager.branches import run_branch
 from kerasish.backends.eager.fused_on_cpu import fused_call, results_of
+from kerasish.backends.eager.memory import Pool, using_pool
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_all
 from kerasish.backends.origins import stages
@@ -303,6 +304,7 @@ class EagerStep(CompiledStep):
 
     def __init__(self, engine: Eager, function: Callable[..., Any]) -> None:
         self.engine, self.function = engine, function
+        self._pool = Pool()
 
     def stages(self, *args: Any) -> list[tuple[str, list[Formula]]]:
         """Return the step as formulas, op by op: no pass changes it."""
@@ -312,12 +314,12 @@ class EagerStep(CompiledStep):
     def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
         """Do the step; return its result, and the time of each op."""
         engine = TimingEngine(self.engine)
-        with using_engine(engine), self.engine.step_scope():
+        with using_engine(engine), using_pool(self._pool), self.engine.step_scope():
             result = self.function(*args)
         return result, engine.timings
 
     def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         # Inside a trace, or another engine's step, that engine stays the current one.
         chosen = nullcontext() if has_chosen_engine() else using_engine(self.engine)
-        with chosen, self.engine.step_scope():
+        with chosen, using_pool(self._pool), self.engine.step_scope():
             return self.function(*args, **kwargs)

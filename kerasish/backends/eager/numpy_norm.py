@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager import loop_norm
 from kerasish.typing import Array
 
 # Bytes of a block of rows: two or three of them stay in the second-level cache.
@@ -59,6 +60,17 @@ def batch_norm_training(
     y = (x - mean) * scale * gamma + beta, scale = 1 / sqrt(variance + epsilon), of x's columns;
     what moves is moving * momentum + the batch's * (1 - momentum).
     """
+    one = x.dtype.type
+    result = loop_norm.batch_norm_training(x, gamma, beta, epsilon)
+    y, mean, variance, scale = result or _batch_norm(x, gamma, beta, epsilon)
+    old, new = one(momentum), one(1.0 - momentum)
+    moved = (moving_mean * old + mean * new, moving_variance * old + variance * new)
+    return y, *moved, mean, scale
+
+
+def _batch_norm(
+    x: Array, gamma: Array, beta: Array, epsilon: float
+) -> tuple[Array, Array, Array, Array]:
     rows = _by_column(x)
     mean, variance = _column_moments(rows)
     one = x.dtype.type
@@ -69,15 +81,16 @@ def batch_norm_training(
         block = np.subtract(rows[part], mean, out=y[part])
         np.multiply(block, factor, out=block)
         np.add(block, beta, out=block)
-    old, new = one(momentum), one(1.0 - momentum)
-    moved = (moving_mean * old + mean * new, moving_variance * old + variance * new)
-    return y.reshape(x.shape), *moved, mean, scale
+    return y.reshape(x.shape), mean, variance, scale
 
 
 def batch_norm_gradient(
     g: Array, x: Array, mean: Array, scale: Array, gamma: Array
 ) -> tuple[Any, Any, Any]:
     """Return the gradients by x (through the batch's moments), by gamma and by beta."""
+    result = loop_norm.batch_norm_gradient(g, x, mean, scale, gamma)
+    if result is not None:
+        return result
     arriving, rows = _by_column(g), _by_column(x)
     ones = _ones(rows)
     scratch = np.empty((len(ones), x.shape[-1]), x.dtype)
@@ -110,6 +123,10 @@ def layer_norm(
 
     Without `centered` the mean is 0 in the formula, and the scale is that of the mean square.
     """
+    result = loop_norm.layer_norm(x, gamma, beta, epsilon, centered)
+    if result is not None:
+        y, mean, scale = result
+        return y, np.zeros_like(scale) if mean is None else mean, scale
     rows = _by_column(x)
     size, one = rows.shape[-1], x.dtype.type
     mean, scale = np.zeros(len(rows), x.dtype), np.empty(len(rows), x.dtype)
@@ -134,6 +151,10 @@ def layer_norm_gradient(
     g: Array, x: Array, gamma: Array, mean: Array, scale: Array, centered: bool = True
 ) -> tuple[Any, Any, Any]:
     """Return the gradients by x, gamma and beta (0 without `centered`)."""
+    result = loop_norm.layer_norm_gradient(g, x, gamma, mean, scale, centered)
+    if result is not None:
+        dx, by_gamma, by_beta = result
+        return dx, by_gamma, np.zeros_like(gamma) if by_beta is None else by_beta
     arriving, rows = _by_column(g), _by_column(x)
     ones, share = _ones(rows), x.dtype.type(1 / rows.shape[-1])
     by_gamma, by_beta = np.zeros_like(gamma), np.zeros_like(gamma)

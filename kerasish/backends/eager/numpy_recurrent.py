@@ -10,6 +10,8 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager import loop_recurrent
+from kerasish.backends.eager.onednn_product import matmul
 from kerasish.typing import Array, Structure
 
 
@@ -61,10 +63,10 @@ def _leaves_out(skip: Array, t: int) -> bool:
 
 def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
     """Return the gradient by the recurrent kernel: one product over all steps but the first."""
-    result = first.T @ dz[0]
+    result = matmul(first.T, dz[0])
     if states.shape[0] > 1:
         units, width = states.shape[2], dz.shape[2]
-        result += states[:-1].reshape(-1, units).T @ dz[1:].reshape(-1, width)
+        result += matmul(states[:-1].reshape(-1, units).T, dz[1:].reshape(-1, width))
     return result
 
 
@@ -105,10 +107,14 @@ def _simple_rnn_gradient(
 
 
 def _lstm(x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None) -> tuple[Array, ...]:
+    skip = _skipped(mask)
+    result = loop_recurrent.lstm(x, recurrent, h, c) if skip is None else None
+    if result is not None:
+        return result
     steps, n, width = x.shape
     units, dtype = width // 4, x.dtype
     states, cells = np.empty((steps, n, units), dtype), np.empty((steps, n, units), dtype)
-    gates, skip = np.empty(x.shape, dtype), _skipped(mask)
+    gates = np.empty(x.shape, dtype)
     scale, shift = _scales(units, 4, 2, dtype)
     recurrent = recurrent * scale
     row, part = np.empty((n, width), dtype), np.empty((n, units), dtype)
@@ -136,9 +142,15 @@ def _lstm_gradient(
     cells: Array,
     gates: Array, mask: Array = None,
 ) -> tuple[Array, ...]:  # fmt: skip
+    skip = _skipped(mask)
+    if skip is None:
+        result = loop_recurrent.lstm_gradient(g_states, g_cells, recurrent, c, cells, gates)
+        if result is not None:
+            dx, dh, dc = result
+            return dx, _by_recurrent(h, states, dx), dh, dc
     steps, n, width = gates.shape
     units, dtype = width // 4, gates.dtype
-    dx, skip = np.empty(gates.shape, dtype), _skipped(mask)
+    dx = np.empty(gates.shape, dtype)
     dh, dc = np.zeros((n, units), dtype), np.zeros((n, units), dtype)
     turned = np.ascontiguousarray(recurrent.T)
     slope, reached = np.empty((n, width), dtype), np.empty((n, units), dtype)

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish.backends.eager.loop_update import UpdateLoop
 from kerasish.backends.eager.update_program import UpdateProgram, program_of
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.op import Op, UpdateFormula
@@ -39,20 +40,24 @@ def update_all(
         decays: for each variable its weight decay, 0 for none.
         kernels: op -> its kernel on NumPy arrays.
     """
-    results: list[list[Any]] = []
-    chains: dict[Any, dict[float, Any]] = {dtype: {} for dtype in FLOATS}
+    variables = list(zip(*elements))
+    kinds: dict[Any, list[int]] = {}  # (dtype, decay) -> numbers of the variables
+    for i, (arrays, decay) in enumerate(zip(variables, decays)):
+        dtype = arrays[0].dtype
+        if dtype not in FLOATS or any(a.dtype != dtype for a in arrays):
+            return None
+        kinds.setdefault((dtype, decay), []).append(i)
+    results: list[Any] = [None] * len(variables)
     with np.errstate(all="ignore"):
-        for arrays, decay in zip(zip(*elements), decays):
-            dtype = arrays[0].dtype
-            if dtype not in FLOATS or any(a.dtype != dtype for a in arrays):
+        for (dtype, decay), members in kinds.items():
+            some = [variables[i] for i in members]
+            chain = _chain_of(formula, some[0], numbers, bool(decay), kernels)
+            if chain is None:
                 return None
-            if decay not in chains[dtype]:
-                chain = _chain_of(formula, arrays, numbers, bool(decay), kernels)
-                if chain is None:
-                    return None
-                chains[dtype][decay] = chain, chain.numbers(numbers, dtype.type(decay))
-            chain, known = chains[dtype][decay]
-            results.append(chain.run(arrays, known))
+            known = chain.numbers(numbers, dtype.type(decay))
+            new = chain.loop.run(some, known) or [chain.run(arrays, known) for arrays in some]
+            for i, arrays in zip(members, new):
+                results[i] = arrays
     return [list(arrays) for arrays in zip(*results)]
 
 
@@ -86,6 +91,10 @@ class Chain:
     Args:
         program: what is computed.
         kernels: op -> its kernel on NumPy arrays.
+
+    Attributes:
+        scratch: how many registers are scratch memory.
+        loop: the program as a compiled loop over many variables.
     """
 
     def __init__(self, program: UpdateProgram, kernels: Kernels) -> None:
@@ -99,6 +108,7 @@ class Chain:
         self._first = len(places)  # of the scratch registers
         self.scratch = 0
         self._calls = self._planned()
+        self.loop = UpdateLoop(program, self._known)
 
     def _planned(self) -> list[Call]:
         program = self._program
@@ -164,6 +174,7 @@ def _op(node: Node) -> Op:
 
 def _call(kernel: Callable[..., Any], node: Node, registers: dict[Value, int], out: int) -> Call:
     inputs = tuple(registers[v] for v in node.inputs)
+    kernel = getattr(kernel, "plain", kernel)  # NumPy's function, which takes `out`
     if isinstance(kernel, np.ufunc):
         return Call(kernel, inputs, out)
 

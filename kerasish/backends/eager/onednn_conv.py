@@ -8,6 +8,8 @@ import numpy as np
 
 from kerasish.backends import onednn
 from kerasish.backends.eager import numpy_conv
+from kerasish.backends.eager.memory import empty
+from kerasish.backends.eager.native_loops import FLOAT
 from kerasish.backends.eager.onednn_runner import Runner, Step, find
 from kerasish.typing import Array
 
@@ -48,8 +50,6 @@ def _find(
     if not (a.dtype.char == b.dtype.char == "f" and a.size and b.size):
         return None
     place = (settings["strides"], settings["dilation"], settings["padding"], settings["groups"])
-    if max(kernel[:-2]) == 1 and settings["groups"] == 1:
-        return None  # a plain product
 
     def make() -> Runner | None:
         geometry = onednn.Geometry(x, kernel[-1], kernel[:-2], *place)
@@ -65,7 +65,7 @@ def convolution(x: Array, kernel: Array, **settings: Any) -> Array:
         return _NUMPY["convolution"](x, kernel, **settings)
     place = (settings["strides"], settings["padding"], settings["dilation"])
     counts = numpy_conv.window_counts(x, kernel.shape[:-2], *place)
-    y = np.empty((len(x), *counts, kernel.shape[-1]), np.float32)
+    y = empty((len(x), *counts, kernel.shape[-1]), FLOAT)
     runner.run(x=np.ascontiguousarray(x), weights=np.ascontiguousarray(kernel), y=y)
     return y
 
@@ -77,7 +77,7 @@ def convolution_data_gradient(g: Array, kernel: Array, *, size: Shape, **setting
     runner = _find(what, g, kernel, shape, kernel.shape, g.shape, settings)
     if runner is None:
         return _NUMPY[what](g, kernel, size=size, **settings)
-    x = np.empty(shape, np.float32)
+    x = empty(shape, FLOAT)
     runner.run(dy=np.ascontiguousarray(g), weights=np.ascontiguousarray(kernel), dx=x)
     return x
 
@@ -89,7 +89,7 @@ def convolution_kernel_gradient(x: Array, g: Array, *, size: Shape, **settings: 
     runner = _find(what, x, g, x.shape, shape, g.shape, settings)
     if runner is None:
         return _NUMPY[what](x, g, size=size, **settings)
-    kernel = np.empty(shape, np.float32)
+    kernel = empty(shape, FLOAT)
     runner.run(x=np.ascontiguousarray(x), dy=np.ascontiguousarray(g), dweights=kernel)
     return kernel
 

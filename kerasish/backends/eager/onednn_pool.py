@@ -11,6 +11,9 @@ import numpy as np
 
 from kerasish.backends import onednn
 from kerasish.backends.eager import numpy_pool
+from kerasish.backends.eager.loop_elements import is_finite
+from kerasish.backends.eager.memory import empty
+from kerasish.backends.eager.native_loops import FLOAT
 from kerasish.backends.eager.onednn_runner import Runner, Step, find
 from kerasish.typing import Array
 
@@ -53,19 +56,14 @@ def _is_single(*arrays: Array) -> bool:
     return all(a.dtype.char == "f" and a.size for a in arrays)
 
 
-def _is_finite(x: Array) -> bool:
-    """Return whether all are finite; a sum that overflows counts as not."""
-    return bool(np.isfinite(np.add.reduce(x, axis=None)))
-
-
 def pool_max(x: Array, **settings: Any) -> Array:
     """Return the largest element of each window."""
     runner = None
-    if _is_single(x) and _is_finite(x):
+    if _is_single(x) and is_finite(x):
         runner = _find("pool_max", x.shape, settings)
     if runner is None:
         return _NUMPY["pool_max"](x, **settings)
-    y = np.empty(_geometry(x.shape, settings).y_shape, np.float32)
+    y = empty(_geometry(x.shape, settings).y_shape, FLOAT)
     runner.run(x=np.ascontiguousarray(x), y=y)
     return y
 
@@ -73,11 +71,11 @@ def pool_max(x: Array, **settings: Any) -> Array:
 def pool_max_gradient(g: Array, x: Array, **settings: Any) -> Array:
     """Add each window's g at its first largest element."""
     runner = None
-    if _is_single(g, x) and _is_finite(x):
+    if _is_single(g, x) and is_finite(x):
         runner = _find("pool_max_gradient", x.shape, settings, g.shape)
     if runner is None:
         return _NUMPY["pool_max_gradient"](g, x, **settings)
-    dx = np.empty(x.shape, np.float32)
+    dx = empty(x.shape, FLOAT)
     runner.run(x=np.ascontiguousarray(x), dy=np.ascontiguousarray(g), dx=dx)
     return dx
 
@@ -87,7 +85,7 @@ def pool_average(x: Array, **settings: Any) -> Array:
     runner = _find("pool_average", x.shape, settings) if _is_single(x) else None
     if runner is None:
         return _NUMPY["pool_average"](x, **settings)
-    y = np.empty(_geometry(x.shape, settings).y_shape, np.float32)
+    y = empty(_geometry(x.shape, settings).y_shape, FLOAT)
     runner.run(x=np.ascontiguousarray(x), y=y)
     return y
 
@@ -100,7 +98,7 @@ def pool_average_gradient(g: Array, *, sizes: Shape, **settings: Any) -> Array:
         runner = _find("pool_average_gradient", shape, settings, g.shape)
     if runner is None:
         return _NUMPY["pool_average_gradient"](g, sizes=sizes, **settings)
-    dx = np.empty(shape, np.float32)
+    dx = empty(shape, FLOAT)
     runner.run(dy=np.ascontiguousarray(g), dx=dx)
     return dx
 

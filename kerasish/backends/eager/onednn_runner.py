@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends import onednn
+from kerasish.backends.loops import address_of
 from kerasish.backends.onednn import native
 from kerasish.typing import Array
 
@@ -23,7 +24,7 @@ _KEPT = 1024  # runners per thread; a model has three for each of its convolutio
 
 
 def _buffer(x: Array) -> onednn.Buffer:
-    return onednn.Buffer(int(x.__array_interface__["data"][0]), x.nbytes)
+    return onednn.Buffer(address_of(x), x.nbytes)
 
 
 def _aligned(nbytes: int) -> int:

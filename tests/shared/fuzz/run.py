@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
+from loops_of_any_size import loops_of_any_size
 
 import kerasish
 from kerasish import backends, config
@@ -36,6 +37,7 @@ class Engine(NamedTuple):
     onednn: bool = True
     native: bool = True
     branches: bool = False
+    loops: bool = False  # of the eager engine, for arrays of any size
 
 
 EAGER = Engine("eager", "eager")
@@ -47,6 +49,7 @@ STATIC = (
     Engine("branches", "static", threads=3, branches=True),
     Engine("without oneDNN", "static", onednn=False),
     Engine("interpreter", "static", native=False),
+    Engine("eager loops", "eager", threads=2, loops=True),
 )
 ENGINES = {e.name: e for e in (EAGER, *STATIC)}
 Found = dict[str, np.ndarray]
@@ -82,7 +85,8 @@ def using(engine: Engine) -> Iterator[None]:
         if not engine.native:
             static_engine.CompiledPlan = _NoCode  # type: ignore[assignment,misc]
             static_engine.COMPILED_PLANS = CompiledPlans()
-        with config.using_threads(engine.threads), warnings.catch_warnings():
+        loops = loops_of_any_size() if engine.loops else contextlib.nullcontext()
+        with loops, config.using_threads(engine.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:

@@ -78,6 +78,8 @@ def script_of(program: Program, engine: Engine, title: str = "") -> str:
         title += (
             "\nThe graph interpreter: make `CompiledPlan` in backends/static raise ImportError."
         )
+    if engine.loops:
+        title += "\nArrays of any size by loops: `loops_of_any_size` in tests/shared."
     arrays = ", ".join(
         f"rng.integers(0, {f.high}, (rows, *{f.sizes!r})).astype({f.dtype!r})"
         if f.high

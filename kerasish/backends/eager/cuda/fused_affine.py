@@ -5,6 +5,9 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import numpy as np
+
+from kerasish.backends.eager import loop_elements, onednn_product
 from kerasish.backends.eager.cuda import blas
 from kerasish.backends.eager.cuda.activation import bias_activation_gradient
 from kerasish.backends.eager.cuda.arrays import cast as cast_array
@@ -22,25 +25,37 @@ from kerasish.ops.op import REGISTRY
 from kerasish.typing import Array, ArrayModule
 
 
+def _products(xp: ArrayModule) -> Any:
+    return onednn_product if xp is np else blas
+
+
+def _compact(xp: ArrayModule, x: Array) -> Array:
+    return np.ascontiguousarray(x) if xp is np else compact(x)
+
+
 def _affine_kernel(
     xp: ArrayModule, x: Array, kernel: Array, *bias: Any, kind: str | None, units: tuple[int, ...]
 ) -> Array:
-    rows = x if x.ndim == 2 else compact(x).reshape(-1, x.shape[-1])
-    y = blas.affine(rows, kernel, bias[0] if bias else None, kind)
+    rows = x if x.ndim == 2 else _compact(xp, x).reshape(-1, x.shape[-1])
+    y = _products(xp).affine(rows, kernel, bias[0] if bias else None, kind)
     return y.reshape(*x.shape[:-1], *units)
 
 
 def _through_relu_kernel(xp: ArrayModule, g: Array, y: Array) -> Array:
+    if xp is np:
+        return loop_elements.through_relu(g, y)
     return bias_activation_gradient(g, y, None, "relu")[0]
 
 
 def _bias_kernel(xp: ArrayModule, g: Array) -> Array:
+    if xp is np:
+        return onednn_product.column_sums(g)
     return cast_array(column_sums(g), g.dtype)
 
 
 def _weights_kernel(xp: ArrayModule, g: Array, x: Array) -> Array:
-    rows = (compact(v).reshape(-1, v.shape[-1]) for v in (x, g))
-    return blas.kernel_gradient(*rows)
+    rows = (_compact(xp, v).reshape(-1, v.shape[-1]) for v in (x, g))
+    return _products(xp).kernel_gradient(*rows)
 
 
 def _rows_kernel(xp: ArrayModule, g: Array, kernel: Array) -> Array:
@@ -49,9 +64,9 @@ def _rows_kernel(xp: ArrayModule, g: Array, kernel: Array) -> Array:
 
 def _onto_kernel(xp: ArrayModule, onto: Array, g: Array, kernel: Array) -> Array:
     shape = (*g.shape[:-1], kernel.shape[0])
-    before = None if onto is None else compact(onto).reshape(-1, shape[-1])
-    rows = compact(g).reshape(-1, g.shape[-1])
-    return blas.rows_gradient(rows, kernel, before).reshape(shape)
+    before = None if onto is None else _compact(xp, onto).reshape(-1, shape[-1])
+    rows = _compact(xp, g).reshape(-1, g.shape[-1])
+    return _products(xp).rows_gradient(rows, kernel, before).reshape(shape)
 
 
 def _rows_rule(h: Array, dx: Array, g: Array, kernel: Array) -> list[Any]:

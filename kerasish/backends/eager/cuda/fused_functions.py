@@ -12,6 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
+from kerasish.backends.eager import loop_random
 from kerasish.backends.eager.cuda import activation, random, update
 from kerasish.backends.eager.cuda.fused import Call, Result, again, composition, fits, make_op
 from kerasish.backends.eager.cuda.fused_affine import (
@@ -104,7 +107,7 @@ def _relu_gradient(g: Array, y: Array) -> Call | None:
 
 
 def _dropout_kernel(xp: ArrayModule, state: Array, x: Array, *, rate: float) -> Array:
-    return random.dropout(state, x, rate)
+    return (loop_random if xp is np else random).dropout(state, x, rate)
 
 
 _DROPOUT = make_op(
@@ -112,7 +115,8 @@ _DROPOUT = make_op(
 )
 
 
-def _dropout(state: Array, inputs: Array, rate: float, noise_shape: Any = None) -> Call | None:
+def whole_dropout(state: Array, inputs: Array, rate: float, noise_shape: Any = None) -> Call | None:
+    """Return the op that does `dropout` whole: with a mask of the inputs' shape."""
     x = as_tensor(inputs)
     if noise_shape is not None or not 0 < rate < 1 or not fits(x):
         return None
@@ -157,7 +161,7 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | Result | None]] = {
     normalization.moments: whole_moments,
     normalization.standardize: whole_standardize,
     normalization.standardize_batch: whole_standardize_batch,
-    randoms.dropout: _dropout,
+    randoms.dropout: whole_dropout,
     clipping.norm_factor: _norm_factor,
     crossentropy.class_hits: whole_class_hits,
     statistics.mean: whole_mean,

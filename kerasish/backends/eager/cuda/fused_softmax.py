@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from kerasish.backends.eager import loop_softmax
 from kerasish.backends.eager.cuda import softmax
 from kerasish.backends.eager.cuda.fused import Call, again, composition, fits, is_last, make_op
 from kerasish.ops.basic import activation as activations
@@ -17,12 +21,16 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
+def _kernels(xp: ArrayModule) -> ModuleType:
+    return loop_softmax if xp is np else softmax
+
+
 def _softmax_kernel(xp: ArrayModule, x: Array, *, logarithm: bool) -> Array:
-    return softmax.softmax(x, logarithm)
+    return _kernels(xp).softmax(x, logarithm)
 
 
 def _softmax_gradient_kernel(xp: ArrayModule, g: Array, y: Array, *, logarithm: bool) -> Array:
-    return softmax.softmax_gradient(g, y, logarithm)
+    return _kernels(xp).softmax_gradient(g, y, logarithm)
 
 
 def _softmax_back(g: Array, y: Array, logarithm: bool) -> Tensor:
@@ -59,13 +67,13 @@ def whole_log_softmax(x: Array, axis: Axis = -1) -> Call | None:
 
 
 def _class_loss_kernel(xp: ArrayModule, classes: Array, x: Array) -> Array:
-    return softmax.class_loss(classes, x)
+    return _kernels(xp).class_loss(classes, x)
 
 
 def _class_loss_gradient_kernel(
     xp: ArrayModule, g: Array, classes: Array, x: Array, whole: Array
 ) -> Array:
-    return softmax.class_loss_gradient(g, classes, x, whole)
+    return _kernels(xp).class_loss_gradient(g, classes, x, whole)
 
 
 def _class_loss_composed(classes: Tensor, x: Array) -> Any:

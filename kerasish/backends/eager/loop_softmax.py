@@ -1,0 +1,129 @@
+"""Softmax and its loss along the last axis: by compiled loops, by NumPy for small arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from kerasish.backends.eager.native_loops import FLOAT, Loop, empty_like, fits
+from kerasish.backends.loops import LoopBuilder
+from kerasish.typing import Array
+
+
+def _softmax(k: LoopBuilder) -> None:
+    x = k.input("float32")
+    powers = k.op("exp", x - k.op("row_max", x))
+    k.output(powers / k.op("row_sum", powers))
+
+
+def _log_softmax(k: LoopBuilder) -> None:
+    x = k.input("float32")
+    shifted = x - k.op("row_max", x)
+    k.output(shifted - k.op("log", k.op("row_sum", k.op("exp", shifted))))
+
+
+def _softmax_gradient(k: LoopBuilder) -> None:
+    g, y = k.input("float32"), k.input("float32")
+    k.output(y * (g - k.op("row_sum", g * y)))
+
+
+def _log_softmax_gradient(k: LoopBuilder) -> None:
+    g, y = k.input("float32"), k.input("float32")
+    k.output(g - k.op("exp", y) * k.op("row_sum", g))
+
+
+def _moments(k: LoopBuilder) -> None:
+    x = k.input("float32")
+    top = k.op("row_max", x)
+    k.output(top)
+    k.output(k.op("log", k.op("row_sum", k.op("exp", x - top))))
+
+
+def _scaled(k: LoopBuilder) -> None:
+    x, top, total, g = k.input("float32"), *(k.input("float32", "row") for _ in range(3))
+    k.output(k.op("exp", x - top - total) * g)
+
+
+_MOMENTS, _SCALED = Loop(_moments), Loop(_scaled)
+_FORWARD = {False: Loop(_softmax), True: Loop(_log_softmax)}
+_BACKWARD = {False: Loop(_softmax_gradient), True: Loop(_log_softmax_gradient)}
+
+
+def _run(loop: Loop, *arrays: Array) -> Array | None:
+    x = arrays[0]
+    run = loop.find() if fits(*arrays) else None
+    if run is None:
+        return None
+    y = empty_like(x)
+    run((*arrays, y), x.size // x.shape[-1], x.shape[-1])
+    return y
+
+
+def softmax(x: Array, logarithm: bool = False) -> Any:
+    """Return softmax(x) along the last axis, or its logarithm."""
+    result = _run(_FORWARD[logarithm], x)
+    if result is not None:
+        return result
+    y = np.subtract(x, np.maximum.reduce(x, axis=-1, keepdims=True))
+    powers = np.exp(y) if logarithm else np.exp(y, out=y)
+    total = np.add.reduce(powers, axis=-1, keepdims=True)
+    return np.subtract(y, np.log(total), out=y) if logarithm else np.divide(y, total, out=y)
+
+
+def softmax_gradient(g: Array, y: Array, logarithm: bool = False) -> Any:
+    """Return the gradient by x where y = softmax(x, logarithm), g arriving at y."""
+    result = _run(_BACKWARD[logarithm], g, y)
+    if result is not None:
+        return result
+    if logarithm:
+        return g - np.exp(y) * np.add.reduce(g, axis=-1, keepdims=True)
+    return y * (g - np.add.reduce(g * y, axis=-1, keepdims=True))
+
+
+def _parts(classes: Array, x: Array) -> tuple[Array, Array, Array, Array]:
+    """Return x as rows, the rows' numbers, their classes (0 for none), and which are classes."""
+    rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
+    given = np.ascontiguousarray(classes).reshape(-1)
+    known = (given >= 0) & (given < x.shape[-1])
+    return rows, np.arange(len(rows)), np.where(known, given, 0), known
+
+
+def class_loss(classes: Array, logits: Array) -> tuple[Array, Array]:
+    """Return -log softmax(logits)[class], 0 for no class; and what the gradient needs of each row.
+
+    Shape: (...) int32, (..., n) -> (...), (2, rows).
+    """
+    rows, numbers, given, known = _parts(classes, logits)
+    whole = np.empty((2, len(rows)), FLOAT)
+    loop = _MOMENTS.find() if fits(rows) else None
+    if loop is not None:
+        loop((rows, *whole), *rows.shape)
+    else:
+        np.maximum.reduce(rows, axis=-1, out=whole[0])
+        powers = np.subtract(rows, whole[0][:, None])
+        np.exp(powers, out=powers)
+        np.log(np.add.reduce(powers, axis=-1), out=whole[1])
+    chosen = rows[numbers, given]
+    loss = np.where(known, whole[1] - (chosen - whole[0]), FLOAT.type(0))
+    return loss.reshape(classes.shape), whole
+
+
+def class_loss_gradient(g: Array, classes: Array, logits: Array, whole: Array) -> Array:
+    """Return the gradient by the logits, g arriving at the loss; `whole` is what came with it.
+
+    Shape: (...), (...) int32, (..., n), (2, rows) -> (..., n).
+    """
+    rows, numbers, given, known = _parts(classes, logits)
+    arriving = np.where(known, np.ascontiguousarray(g).reshape(-1), FLOAT.type(0))
+    dx = empty_like(rows)
+    loop = _SCALED.find() if fits(rows, arriving) else None
+    if loop is not None:
+        loop((rows, *whole, arriving, dx), *rows.shape)
+    else:
+        np.subtract(rows, whole[0][:, None], out=dx)
+        np.subtract(dx, whole[1][:, None], out=dx)
+        np.exp(dx, out=dx)
+        np.multiply(dx, arriving[:, None], out=dx)
+    dx[numbers, given] -= arriving
+    return dx.reshape(logits.shape)

@@ -1,0 +1,116 @@
+"""Memory of large arrays, used again when the arrays are gone.
+
+The C library returns the memory of a large array to the system when the array is gone, and the next
+array of that size costs a page fault for every 4 KB. `empty` keeps the blocks that it handed out.
+A block is free when no array refers to it: the only reference left is the pool's.
+
+Blocks that were not used for two generations, of 4,096 requests each, are dropped. A pool belongs
+to a compiled step and goes with it; outside of steps, memory goes back to the system.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+import sysconfig
+import threading
+from collections import deque
+from contextlib import AbstractContextManager
+
+import numpy as np
+
+from kerasish.overriding import override
+from kerasish.typing import Array
+
+LEAST = 1 << 17  # bytes: smaller ones come from the C library's heap
+GENERATION = 4096  # requests
+_TRIES = 100  # blocks of a size that are looked at before a new one is taken
+
+_Blocks = dict[int, deque[Array]]
+
+
+def _references(blocks: deque[Array]) -> tuple[Array, int]:
+    block = blocks.popleft()  # no other thread sees it until it is put back
+    return block, sys.getrefcount(block)
+
+
+# How many references `_references` counts where nobody else has one.
+_ALONE = _references(deque([np.empty(1, np.uint8)]))[1]
+# Without the global lock a count may be changed by other threads while it is read.
+_COUNTS = not sysconfig.get_config_var("Py_GIL_DISABLED")
+
+
+class Pool:
+    """Blocks of memory by size: those of this generation, and those of the one before."""
+
+    def __init__(self) -> None:
+        self._now: _Blocks = {}
+        self._before: _Blocks = {}
+        self._requests = 0
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype) -> Array:
+        """Return an array of this shape, of any content."""
+        nbytes = math.prod(shape) * dtype.itemsize
+        if nbytes < LEAST or not _COUNTS:
+            return np.empty(shape, dtype)
+        self._requests += 1
+        if self._requests >= GENERATION:
+            self._requests, self._before, self._now = 0, self._now, {}
+        mine = self._now.setdefault(nbytes, deque())
+        block = _free(mine)
+        if block is None:
+            older = self._before.get(nbytes)
+            block = _free(older, take=True) if older else None
+            if block is None:
+                block = np.empty(nbytes, np.uint8)
+            mine.append(block)
+        return block.view(dtype).reshape(shape)
+
+    def held(self) -> int:
+        """Return the bytes of all blocks that the pool knows."""
+        sizes = (self._now, self._before)
+        return sum(n * len(blocks) for some in sizes for n, blocks in list(some.items()))
+
+    def clear(self) -> None:
+        """Forget all blocks: the memory of those in use goes with their arrays."""
+        self._now, self._before = {}, {}
+
+
+def _free(blocks: deque[Array], take: bool = False) -> Array | None:
+    """Return a block that nobody refers to, or None.
+
+    Args:
+        blocks: in the order of their last look.
+        take: whether the block leaves `blocks`.
+    """
+    for _ in range(min(len(blocks), _TRIES)):
+        try:
+            block, count = _references(blocks)
+        except IndexError:  # another thread has taken the last one
+            return None
+        if count == _ALONE and take:
+            return block
+        blocks.append(block)
+        if count == _ALONE:
+            return block
+    return None
+
+
+class _Current(threading.local):
+    """The pool of the step that this thread runs."""
+
+    pool: Pool | None = None
+
+
+_current = _Current()
+
+
+def using_pool(pool: Pool) -> AbstractContextManager[None]:
+    """Let `empty` take memory from this pool inside the `with` block, in this thread."""
+    return override(_current, "pool", pool)
+
+
+def empty(shape: tuple[int, ...], dtype: np.dtype) -> Array:
+    """Return an array of this shape, of any content, from the pool of the current step."""
+    pool = _current.pool
+    return np.empty(shape, dtype) if pool is None else pool.empty(shape, dtype)

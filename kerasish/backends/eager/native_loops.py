@@ -1,0 +1,120 @@
+"""Compiled loops as the eager engine uses them: when they pay; arrays as rows and columns.
+
+A loop runs on all threads and reads each array once, but a call takes some microseconds of Python:
+arrays of fewer than `LEAST` elements are left to NumPy. Where loops cannot be compiled, NumPy
+computes all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import NamedTuple
+
+import numpy as np
+
+from kerasish.backends.eager.memory import empty
+from kerasish.backends.loops import ArrayLoop, Describe, compile_loop
+from kerasish.backends.onednn.native import fork_safe_lock
+from kerasish.typing import Array
+
+LEAST = 1 << 14  # elements
+FLOAT = np.dtype("float32")
+_WIDE = 1024  # columns up to which narrow rows are joined
+_MOST_GROUPS = 16
+_lock = fork_safe_lock(globals(), "_lock")
+
+
+class Loop:
+    """A loop that is compiled when it is first asked for.
+
+    Args:
+        describe: what it computes; see `kerasish.backends.loops`.
+        segments: whether it runs over segments.
+    """
+
+    def __init__(self, describe: Describe, segments: bool = False) -> None:
+        self._describe, self._segments = describe, segments
+        self._result: list[ArrayLoop | None] = []
+
+    def find(self) -> ArrayLoop | None:
+        """Return the compiled loop; None where this machine compiles none."""
+        if not self._result:
+            with _lock:
+                if not self._result:
+                    self._result.append(compile_loop(self._describe, self._segments))
+        return self._result[0]
+
+
+def fits(*arrays: Array) -> bool:
+    """Return whether loops take these arrays: float32 in C order, and the first one large."""
+    if arrays[0].size < LEAST:
+        return False
+    return all(a.dtype is FLOAT or a.dtype == FLOAT for a in arrays) and all(
+        a.flags.c_contiguous for a in arrays
+    )
+
+
+def empty_like(x: Array) -> Array:
+    """Return a new array of x's shape and dtype."""
+    return empty(x.shape, x.dtype)
+
+
+class Frame(NamedTuple):
+    """How rows of an array are given to a loop.
+
+    Attributes:
+        rows: the rows of the loop.
+        columns: its columns.
+        joined: how many rows of the array are one row of the loop.
+        groups: runs of the loop's rows that are reduced on their own.
+    """
+
+    rows: int
+    columns: int
+    joined: int
+    groups: int
+
+    def spread(self, column: Array) -> Array:
+        """Return an array of one number for each column of the array as one of the loop's."""
+        if self.joined == 1:
+            return np.ascontiguousarray(column)
+        result = np.empty((self.joined, column.size), column.dtype)
+        result[:] = column.reshape(-1)
+        return result
+
+    def parts(self) -> Array:
+        """Return an array for what a loop reduces along the columns of each group."""
+        return np.empty((self.groups, self.columns), FLOAT)
+
+    def total(self, parts: Array) -> Array:
+        """Return the sum of the groups' sums for each column of the array."""
+        return np.add.reduce(parts.reshape(self.groups * self.joined, -1), axis=0)
+
+
+@lru_cache(maxsize=4096)
+def frame_of(rows: int, columns: int, joining: bool = True) -> Frame:
+    """Return the frame for an array of these rows and columns; it depends on these alone.
+
+    Args:
+        joining: whether rows may be joined.
+    """
+    joined = 1
+    while joining and rows % (2 * joined) == 0 and 2 * joined * columns <= _WIDE:
+        joined *= 2
+    left, groups = rows // joined, 1
+    while left % (2 * groups) == 0 and groups < _MOST_GROUPS and left // groups >= 16:
+        groups *= 2
+    return Frame(left, columns * joined, joined, groups)
+
+
+def run(loop: ArrayLoop, arrays: Sequence[Array], frame: Frame, reducing: bool = False) -> None:
+    """Run a loop on arrays in a frame.
+
+    Args:
+        loop: the loop.
+        arrays: inputs, then outputs.
+        frame: the rows and columns.
+        reducing: whether columns are reduced, group by group.
+    """
+    loop(arrays, frame.rows, frame.columns, frame.groups if reducing else 1)

@@ -1,0 +1,115 @@
+"""Fused loops on arrays: what an engine asks of the code generator, without knowing which it is.
+
+A loop runs over rows and columns. `LoopBuilder` describes what it computes for each element, each
+row and each column; `compile_loop` gives it as a function of arrays. The code generator is
+imported when the first loop is compiled; `backends/static/codegen/description.py` describes the ops
+and levels.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+from kerasish.backends.onednn.native import fork_safe_lock
+from kerasish.typing import Array
+
+# Where the function is that makes `ArrayLoop`s.
+COMPILER = "kerasish.backends.static.array_loops:compile_array_loop"
+
+
+class LoopBuilder(Protocol):
+    """What describes a loop: inputs first, then ops on their values, then outputs."""
+
+    def input(self, dtype: str, level: str = "element") -> Any:
+        """Return the value of an operand: "element", "row", "column" or "scalar" level."""
+
+    def constant(self, value: float, dtype: str) -> Any:
+        """Return the value of a number in the code."""
+
+    def op(self, name: str, *args: Any, dtype: str | None = None, **attrs: Any) -> Any:
+        """Return the value of an op, by its name in `kerasish.ops`; numbers become constants."""
+
+    def output(self, value: Any, *, in_place: Any = None) -> int:
+        """Write a value: one number for each of its level.
+
+        Args:
+            value: what is written.
+            in_place: the input in whose memory it is written, element by element; None: in none.
+        """
+
+
+Describe = Callable[[LoopBuilder], None]
+
+
+class ArrayLoop(Protocol):
+    """A compiled loop."""
+
+    def __call__(self, arrays: Sequence[Array], rows: int, columns: int, groups: int = 1) -> None:
+        """Run the loop on all threads that its work pays for.
+
+        The results do not depend on the number of threads.
+
+        Args:
+            arrays: the inputs, then the outputs, in the order of the description: in C order, of
+                the dtypes described. No output overlaps another array, unless described so.
+            rows: how many rows.
+            columns: how many columns.
+            groups: equal runs of rows with separate results of column reductions.
+        """
+
+    def at(
+        self, addresses: Sequence[int], rows: int, columns: int, strides: tuple[int, ...]
+    ) -> None:
+        """Run the loop on operands that lie anywhere, such as parts of the columns of an array.
+
+        Args:
+            addresses: of the inputs, then of the outputs.
+            rows: how many rows.
+            columns: how many columns.
+            strides: for each operand the elements from one row to the next.
+        """
+
+    def over_segments(self, arrays: Sequence[Sequence[Array]], shared: Sequence[Array]) -> None:
+        """Run the loop on several lists of arrays, each with a size of its own.
+
+        Args:
+            arrays: for each segment its inputs and outputs of "element" level, in order.
+            shared: the inputs of "scalar" level, which follow those of "element" level.
+        """
+
+
+_from_buffer = ctypes.c_char.from_buffer
+
+
+def address_of(array: Array) -> int:
+    """Return the address of an array's first element."""
+    try:
+        return ctypes.addressof(_from_buffer(array))  # a fifth of the time of the other way
+    except (TypeError, ValueError, BufferError):  # read-only, empty, or of a dtype without a code
+        return int(array.ctypes.data)
+
+
+_State: dict[str, Any] = {}
+_lock = fork_safe_lock(globals(), "_lock")
+
+
+def compile_loop(describe: Describe, segments: bool = False) -> ArrayLoop | None:
+    """Return the loop that `describe` describes, or None where this machine cannot compile one.
+
+    Args:
+        describe: calls the methods of the builder that it is given.
+        segments: whether the loop is to run by `over_segments`.
+    """
+    compiler = _compiler()
+    return None if compiler is None else compiler(describe, segments)
+
+
+def _compiler() -> Callable[[Describe, bool], ArrayLoop] | None:
+    with _lock:
+        if "compiler" not in _State:
+            module, _, name = COMPILER.partition(":")
+            _State["compiler"] = getattr(importlib.import_module(module), name)
+        return _State["compiler"]

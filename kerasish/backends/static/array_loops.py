@@ -1,0 +1,163 @@
+"""Compiled loops as functions of arrays, for engines that run one computation at a time.
+
+The contract is that of `kerasish.backends.loops`. A call takes a few microseconds of Python: it
+writes addresses and sizes into an argument block and runs the record's function.
+
+Results do not depend on the number of threads. Sums along rows and single elements never do. A
+kernel that reduces columns runs on a number of threads that divides its groups, so that no group is
+shared.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+import threading
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from kerasish.backends.loops import Describe, address_of
+from kerasish.backends.onednn import native
+from kerasish.backends.static.codegen import arguments
+from kerasish.backends.static.codegen.arguments import Operand, ScratchLayout
+from kerasish.backends.static.codegen.cost import choose_threads
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
+from kerasish.backends.static.codegen.driver import load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.plan import plan_loops
+from kerasish.typing import Array
+
+_ALIGNMENT = 64
+
+
+class _Memory(threading.local):
+    """Scratch memory of a thread, for the loop that it runs."""
+
+    def __init__(self) -> None:
+        self.block = np.empty(0, np.uint8)
+
+    def address(self, nbytes: int) -> int:
+        if self.block.nbytes < nbytes + _ALIGNMENT:
+            self.block = np.empty(nbytes + _ALIGNMENT, np.uint8)
+        start = address_of(self.block)
+        return -(-start // _ALIGNMENT) * _ALIGNMENT
+
+
+_memory = _Memory()
+
+
+class KernelLoop:
+    """A kernel as a function of arrays; see `kerasish.backends.loops.ArrayLoop`.
+
+    Args:
+        kernel: what is computed.
+    """
+
+    def __init__(self, kernel: Kernel) -> None:
+        self._kernel = kernel
+        plan = plan_loops(kernel)
+        self._scratch = ScratchLayout.of(plan)
+        self._reduces = bool(plan.column_reductions or plan.all_reductions)
+        self._by_column = plan.by_column
+        self._count = len(kernel.inputs) + len(kernel.outputs)
+        self._template = lru_cache(maxsize=256)(self._words)
+        function = compile_one(kernel)
+        self._run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(function)
+
+    def __call__(self, arrays: Sequence[Array], rows: int, columns: int, groups: int = 1) -> None:
+        """Run the loop; see `ArrayLoop`."""
+        self._place([address_of(a) for a in arrays], rows, columns, groups, None)
+
+    def at(
+        self, addresses: Sequence[int], rows: int, columns: int, strides: tuple[int, ...]
+    ) -> None:
+        """Run the loop on operands that lie anywhere; see `ArrayLoop`."""
+        self._place(addresses, rows, columns, 1, strides)
+
+    def _place(
+        self, addresses: Sequence[int], rows: int, columns: int, groups: int,
+        strides: tuple[int, ...] | None,
+    ) -> None:  # fmt: skip
+        most = native.get_threads()
+        pack, known, places, scratch = self._template(rows, columns, groups, most, strides)
+        words = list(known)
+        for place, address in zip(places, addresses, strict=True):
+            words[place] = address
+        if scratch:
+            words[arguments.SCRATCH] = _memory.address(scratch)
+        self._execute(pack(*words))
+
+    def _execute(self, packed: bytes) -> None:
+        status = self._run(ctypes.create_string_buffer(packed, len(packed)))
+        if status:
+            raise RuntimeError(f"a compiled loop ended with status {status}")
+
+    def _words(
+        self, rows: int, columns: int, groups: int, most: int, strides: tuple[int, ...] | None
+    ) -> tuple[Callable[..., bytes], tuple[int, ...], list[int], int]:
+        """Return what packs the argument block, its words, where addresses stand, scratch bytes."""
+        kernel = self._kernel
+        threads = self._threads(rows, columns, groups, most)
+        operands: list[Operand | int] = [0] * self._count
+        if strides is not None:
+            operands = [Operand(0, (stride,)) for stride in strides]
+        block = arguments.pack(
+            kernel, operands, table=load_runtime().table, columns=columns, rows=rows,
+            groups=groups, threads=threads, scratch=1,
+        )  # fmt: skip
+        places = [arguments.operand_word(kernel, number) for number in range(self._count)]
+        scratch = self._scratch.size(columns, groups, threads)
+        pack = struct.Struct(f"{len(block)}q").pack
+        return pack, tuple(block.tolist()), places, scratch
+
+    def _threads(self, rows: int, columns: int, groups: int, most: int) -> int:
+        """Return the number of threads; where columns are reduced, none shares a group."""
+        threads = choose_threads(self._kernel, rows, columns, most)
+        if not self._reduces or (
+            groups == 1 and self._by_column and self._splits(columns, threads)
+        ):
+            return threads
+        return max(n for n in range(1, threads + 1) if groups % n == 0)
+
+    @staticmethod
+    def _splits(columns: int, threads: int) -> bool:
+        """Return whether threads share the columns, each of which one thread reduces."""
+        return columns >= threads * arguments.PAD
+
+    def over_segments(self, arrays: Sequence[Sequence[Array]], shared: Sequence[Array]) -> None:
+        """Run the loop on several lists of arrays; see `ArrayLoop`."""
+        kernel = self._kernel
+        elements = sum(i.level == "element" for i in kernel.inputs)
+        zeros = [0] * len(shared)
+        sizes = [some[0].size for some in arrays]
+        rows = []
+        for some in arrays:
+            places = [address_of(a) for a in some]
+            rows.append([*places[:elements], *zeros, *places[elements:]])
+        table = arguments.segment_table(sizes, rows)
+        total = sum(sizes)
+        operands = [Operand(0, (0,))] * elements + [Operand(address_of(a), (0,)) for a in shared]
+        operands += [Operand(0, (0,))] * (self._count - len(operands))
+        threads = choose_threads(kernel, len(sizes), total, native.get_threads())
+        block = arguments.pack(
+            kernel, operands, table=load_runtime().table, rows=len(sizes), columns=total,
+            threads=threads, segments=table.ctypes.data,
+        )  # fmt: skip
+        self._execute(block.tobytes())
+
+
+def compile_array_loop(describe: Describe, segments: bool = False) -> KernelLoop | None:
+    """Return the loop that `describe` describes; None where no loop can be compiled.
+
+    Args:
+        describe: calls the methods of the builder that it is given.
+        segments: whether the loop is to run by `over_segments`.
+    """
+    builder = KernelBuilder(segments=segments)
+    describe(builder)
+    try:
+        return KernelLoop(builder.build())
+    except (ImportError, OSError):
+        return None
