@@ -64,3 +64,75 @@ def test_a_size_made_a_tensor_is_a_size(engine):
     for rows, steps in ((4, 3), (2, 5)):
         _, lengths = model.predict(np.zeros((rows, steps, 2), "float32"), verbose=0)
         np.testing.assert_array_equal(lengths, np.full((rows, 1), steps))
+
+
+class Cached(layers.MultiHeadAttention):
+    """Attention that keeps the projected keys and values, by the names of Keras's layer."""
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        """Make the projections; that of the query by the options of all."""
+        super().build(query_shape, value_shape, key_shape)
+        self._query_dense = layers.EinsumDense(
+            "abc,cde->abde", output_shape=(None, self._num_heads, self._key_dim),
+            **self._get_common_kwargs_for_sublayer(),
+        )  # fmt: skip
+        self._query_dense.build(query_shape)
+        self._build_attention(4)
+
+    def call(self, query, value, attention_mask=None):
+        """Return the result and what is kept."""
+        key, value = self._key_dense(value), self._value_dense(value)
+        result, _ = self._compute_attention(
+            query=self._query_dense(query), key=key, value=value, attention_mask=attention_mask
+        )
+        return self._output_dense(result), ops.stack((key, value), axis=1)
+
+
+def test_attention_by_the_names_of_keras(engine):
+    layer, plain = Cached(2, 3, use_bias=False), layers.MultiHeadAttention(2, 3, use_bias=False)
+    x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
+    mask = np.tril(np.ones((2, 4, 4), bool))
+    result, kept = layer(x, x, attention_mask=mask)
+    plain.build(x.shape, x.shape)
+    for name in ("_query_dense", "_key_dense", "_value_dense", "_output_dense"):
+        getattr(plain, name).set_weights(getattr(layer, name).get_weights())
+    np.testing.assert_allclose(result, plain(x, x, attention_mask=mask), rtol=1e-5, atol=1e-6)
+    assert kept.shape == (2, 2, 4, 2, 3)
+    assert layer._query_dense in layer._flatten_layers(include_self=False)
+    with pytest.raises(AttributeError, match="_no_such"):
+        layer._no_such()
+
+
+class Gathered(layers.Layer):
+    """A layer whose shape follows from those of two arguments."""
+
+    def call(self, values, places):
+        """Return the values at the places."""
+        return ops.take_along_axis(values, ops.expand_dims(places, -1), axis=1)
+
+    def compute_output_shape(self, values_shape, places_shape):
+        """Return the shape."""
+        return (*places_shape, values_shape[-1])
+
+
+class Shifted(layers.Layer):
+    """A layer that is called with keywords alone."""
+
+    def call(self, decoder_sequence, encoder_sequence=None):
+        """Return the sum."""
+        return decoder_sequence + encoder_sequence
+
+    def compute_output_shape(self, decoder_sequence_shape):
+        """Return the shape."""
+        return decoder_sequence_shape
+
+
+def test_shapes_go_to_compute_output_shape_by_name(engine):
+    values, places = keras.Input((5, 3)), keras.Input((2,), dtype="int32")
+    y = Gathered()(values, places=places)
+    z = Shifted()(decoder_sequence=y, encoder_sequence=y)
+    assert z.shape == (None, 2, 3)
+    x = np.arange(30, dtype="float32").reshape(2, 5, 3)
+    at = np.array([[0, 4], [1, 1]], "int32")
+    result = keras.Model([values, places], z).predict([x, at], verbose=0)
+    np.testing.assert_array_equal(result, 2 * np.take_along_axis(x, at[..., None], 1))
