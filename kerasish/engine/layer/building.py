@@ -90,6 +90,7 @@ class BuildMixin(PartsMixin):
     call: Callable[..., Any]
     compute_dtype: str
     _casts: bool
+    compute_output_shape: Callable[..., Any]
     _building = False
     _remat_mode: Any
     _build_shapes: dict[str, Any] | None = None
