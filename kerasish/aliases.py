@@ -13,7 +13,7 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -37,6 +37,19 @@ PACKAGES = frozenset(("applications", "datasets", "ops", "preprocessing", "wrapp
 SUBMODULES = frozenset(("optimizers.schedules", "utils.legacy"))
 # Where Keras's implementation has modules under names that its public interface does not use.
 SOURCES = MODULES | {"api", "engine", "legacy", "quantizers", "testing", "trainers", "version"}
+# Modules of Keras's implementation that programs reach by attributes: `keras.src.utils.tracking`.
+SOURCE_MODULES = frozenset(
+    (
+        "activation activations argument_validation attention backend_utils base_optimizer common "
+        "config core data_adapter_utils data_adapters dense distribution_lib dtypes einsum_dense "
+        "embedding file_utils function functional global_state gru image image_utils input_layer "
+        "io_utils jax jax_utils keras_tensor layer learning_rate_schedule linalg loss losses lstm "
+        "math metric model multi_head_attention naming nn node numerical_utils numpy "
+        "object_registration operation optimizer python_utils random rnn saving_lib sequential "
+        "serialization_lib stateless_scope summary_utils symbolic_arguments tensorflow tf_utils "
+        "torch torch_utils traceback_utils tracking trainer variables wrapper"
+    ).split()
+)
 # Modules of TensorFlow beside `keras`: name -> what stands for it.
 TENSORFLOW = {
     "tensorflow": {
@@ -78,13 +91,19 @@ class AliasModule(ModuleType):
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         if name == "src" and self.__name__ in ROOTS:
             return importlib.import_module(f"{self.__name__}.src")
+        if name in SOURCES and self.__name__.endswith(".src"):
+            return importlib.import_module(f"{self.__name__}.{name}")
         modules = [importlib.import_module(target) for target in self._targets]
         for module in modules[:-1] if self._deep else ():
             if hasattr(module, name):
                 return getattr(module, name)
+        if self._deep and name in SOURCE_NAMES:
+            return SOURCE_NAMES[name]()
         try:
             return getattr(modules[-1], name)
         except AttributeError as error:
+            if self._deep and name in SOURCE_MODULES:
+                return importlib.import_module(f"{self.__name__}.{name}")
             raise AttributeError(self._explanation(name, error)) from None
 
     def _explanation(self, name: str, error: AttributeError) -> str:
@@ -161,6 +180,31 @@ class AliasFinder(MetaPathFinder, Loader):
         """Do nothing: attributes are looked up when asked for."""
 
 
+def _itself(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function as it is: layers of kerasish hold lists and dicts unchanged."""
+    return function
+
+
+def _mask_of(x: Any) -> Any:
+    """Return the mask that a tensor carries, or None."""
+    return getattr(x, "_keras_mask", None)
+
+
+def _set_mask(x: Any, mask: Any) -> None:
+    """Let a tensor carry a mask; None: no mask."""
+    x._keras_mask = mask
+
+
+# Names of Keras's implementation that packages use and that have no public name -> what gives them.
+SOURCE_NAMES: dict[str, Callable[[], Any]] = {
+    "ALL_OBJECTS_DICT": lambda: kerasish.saving.get_custom_objects(),
+    "LossFunctionWrapper": lambda: importlib.import_module("kerasish.losses.loss").LossFunction,
+    "get_keras_mask": lambda: _mask_of,
+    "no_automatic_dependency_tracking": lambda: _itself,
+    "set_keras_mask": lambda: _set_mask,
+}
+
+
 def _keras_version() -> str:
     return KERAS_VERSION
 
@@ -186,7 +230,7 @@ def _targets_of(fullname: str) -> tuple[str, ...]:
 
 def _targets_of_source(parts: Sequence[str]) -> tuple[str, ...]:
     """Return the public modules that may have a name of `keras.src.<parts>`; the root is last."""
-    if parts and parts[0] not in SOURCES:
+    if parts and parts[0] not in SOURCES or any(part != part.lower() for part in parts):
         return ()
     nearest = [f"kerasish.{parts[0]}"] if parts and parts[0] in MODULES else []
     if list(parts[:2]) == ["optimizers", "schedules"]:

@@ -141,6 +141,34 @@ def test_a_missing_module_is_an_import_error(name, aliases):
         __import__(name)
 
 
+def test_names_of_the_implementation(aliases):
+    import keras
+    from keras.src.activations import ALL_OBJECTS_DICT
+    from keras.src.losses.losses import LossFunctionWrapper
+
+    class Absolute(LossFunctionWrapper):
+        def __init__(self, **options):
+            super().__init__(lambda y, p: keras.ops.abs(y - p), **options)
+
+    assert Absolute(name="absolute")([1.0], [3.0]).item() == 2.0
+    ALL_OBJECTS_DICT["thrice"] = lambda x: 3 * x
+    try:
+        assert keras.activations.get("thrice")(2) == 6
+    finally:
+        del ALL_OBJECTS_DICT["thrice"]
+    from keras.src.backend import get_keras_mask, set_keras_mask
+
+    x = keras.ops.ones((2, 3))
+    set_keras_mask(x, True)
+    assert get_keras_mask(x) is True
+    assert get_keras_mask(keras.ops.ones(2)) is None
+    function = len
+    assert keras.src.utils.tracking.no_automatic_dependency_tracking(function) is function
+    assert keras.src.saving.saving_lib.load_model is kerasish.saving.load_model
+    with pytest.raises(ImportError):
+        from keras.src.losses.losses import NoSuchLoss  # noqa: F401
+
+
 def test_aliases_leave_the_modules_of_kerasish_as_they_are(aliases):
     import keras.layers
 

@@ -24,7 +24,6 @@ MORE = "a config of kerasish keeps this argument, so that the object can be made
 KNOWN = "kerasish knows a size that Keras gives as None"
 WRONG = "Keras's symbolic shape is not that of its result"
 TAKES = "kerasish computes what Keras refuses"
-NAMES = "Keras gives the name of the dtype here; both are read"
 DIFFERENT = {
     **dict.fromkeys((
         "config initializers/Identity", "config layers/CategoryEncoding",
@@ -34,12 +33,6 @@ DIFFERENT = {
         "config losses/SparseCategoricalCrossentropy", "config metrics/CosineSimilarity",
         "config metrics/SparseTopKCategoricalAccuracy",
     ), MORE),
-    **dict.fromkeys((
-        "config layers/HashedCrossing", "config layers/SpatialDropout1D",
-        "config layers/SpatialDropout2D", "config layers/SpatialDropout3D",
-    ), NAMES),
-    "config layers/AdditiveAttention": "its seed is named where it is given",
-    "config layers/LayerNormalization": "rms_scaling is named where it is given: Keras dropped it",
     "config layers/RandomCrop": "Keras draws a seed for the config; kerasish keeps None",
     **dict.fromkeys((
         "symbolic/concatenate_known", "symbolic/stack", "symbolic/dstack_vectors",
@@ -48,14 +41,11 @@ DIFFERENT = {
         "symbolic/corrcoef", "symbolic/slogdet", "symbolic/vstack_vectors", "symbolic/where_alone",
     ), WRONG),
     "symbolic/ndim": "the number of axes is known: a number, not a tensor",
-    "symbolic/histogram": "counts are whole numbers, as in NumPy",
     **dict.fromkeys((
         "symbolic/cond", "symbolic/crop_images_none", "symbolic/digitize", "symbolic/squeeze_axis",
         "normalization/list",
     ), TAKES),
-    "progbar/far": "0 is shown as 0.0000, not as 0.0000e+00",
-    "progbar/small": "0 is shown as 0.0000, not as 0.0000e+00",
-    "augmentation/flip_mode": "ValueError, as for other unknown words",
+    "augmentation/flip_mode": "Keras takes any word, and flips nothing",
     "augmentation/rotation_mode": "ValueError, as for other unknown words",
 }  # fmt: skip
 

@@ -203,13 +203,13 @@ def formatted(logs: Mapping[str, Any]) -> str:
 
 
 def number(value: Any) -> str:
-    """Return a value of the logs with four decimals, or in scientific form if these are all 0."""
+    """Return a value of the logs with four decimals, or in scientific form up to 0.001."""
     value = plain(value)
     if isinstance(value, (np.ndarray, list, tuple)):
         value = np.mean(value).item()
     if value is None or isinstance(value, str):
         return str(value)
-    return f"{value:.4f}" if value == 0 or not abs(value) <= 1e-3 else f"{value:.4e}"
+    return f"{value:.4f}" if abs(value) > 1e-3 else f"{value:.4e}"
 
 
 class ProgbarLogger(Callback):

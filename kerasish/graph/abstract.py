@@ -8,6 +8,7 @@ from typing import Any
 
 from kerasish import ops, tree
 from kerasish.errors import NumberAskedError
+from kerasish.graph.known_integers import known_integer
 from kerasish.ops.basic.printing import silence
 from kerasish.ops.op import Engine, Op, using_engine
 from kerasish.ops.shapes import Spec, Unknown
@@ -43,6 +44,9 @@ class ShapesOnly(Engine):
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Return tensors without numbers, with the specs that the op's shape rule gives."""
         tensors, attrs = prepare(op, args, attrs)
+        known = known_integer(op, [t.value for t in tensors], attrs)
+        if known is not None:
+            return wrap(known)
         specs = op.shape(*(Spec(t.shape, t.dtype) for t in tensors), **attrs)
         many = (specs,) if isinstance(specs, Spec) else tuple(specs)
         results = tuple(wrap(Abstract(s.shape, s.dtype)) for s in many)

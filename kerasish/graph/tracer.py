@@ -9,6 +9,7 @@ from typing import Any
 from kerasish.errors import TraceError, at_user_line, user_place
 from kerasish.graph.answers import Answers
 from kerasish.graph.ir import Node, Value
+from kerasish.graph.known_integers import known_integer
 from kerasish.ops.op import Engine, Op
 from kerasish.ops.shapes import Spec, no_size
 from kerasish.scopes import current_path
@@ -44,6 +45,9 @@ class NodeWriter(Scope, Engine):
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Record a node; return tensors without numbers."""
         tensors, attrs = prepare(op, args, attrs)
+        known = known_integer(op, [t.value for t in tensors], attrs)
+        if known is not None:
+            return wrap(known)
         inputs = [self.value_of(t) for t in tensors]
         specs = op.shape(*(Spec(v.shape, v.dtype) for v in inputs), **attrs)
         many = (specs,) if op.outputs == 1 else tuple(specs)

@@ -10,6 +10,7 @@ from kerasish import ops
 from kerasish.engine.layer.masks import without_masks
 from kerasish.errors import ShapeError
 from kerasish.layers.activation import Softmax
+from kerasish.layers.attention_names import AttentionNames
 from kerasish.layers.einsum_dense import EinsumDense
 from kerasish.layers.options import KERNEL, KernelOptions
 from kerasish.layers.regularization import Dropout
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class MultiHeadAttention(KernelLayer):
+class MultiHeadAttention(AttentionNames, KernelLayer):
     """Each target's weighted mean of the values, for several heads, projected to the result.
 
     weights = softmax(query · key / sqrt(key_dim)) over the sources.

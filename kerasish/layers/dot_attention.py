@@ -172,6 +172,10 @@ class AdditiveAttention(Attention):
                 name="scale", shape=(input_shape[0][-1],), initializer="glorot_uniform"
             )
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments, and the seed."""
+        return {**super().get_config(), "seed": self.seed}
+
     def _scores(self, query: Tensor, key: Tensor) -> Tensor:
         both = ops.tanh(ops.add(ops.expand_dims(query, -2), ops.expand_dims(key, -3)))
         return ops.sum(both if self.scale is None else ops.multiply(both, self.scale), -1)

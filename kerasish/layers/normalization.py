@@ -301,6 +301,10 @@ class LayerNormalization(NormalizationLayer):
         shape = tuple(input_shape[a] for a in axes)
         self._add_factors(shape, self.center and not self.rms_scaling)
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments, and `rms_scaling`, which Keras's files name."""
+        return {**super().get_config(), "rms_scaling": self.rms_scaling}
+
     def call(self, inputs: Tensor) -> Tensor:
         """Normalize."""
         x = _floating(inputs)

@@ -116,7 +116,7 @@ class _SpatialDropout(Dropout):
         config = super().get_config()
         for name in ("noise_shape", "trainable"):  # Keras takes neither
             config.pop(name, None)
-        return config
+        return {**config, "dtype": self.dtype}  # a name, as in Keras
 
     def _noise_shape(self, inputs: Tensor) -> tuple[int, ...]:
         shape = inputs.shape

@@ -134,7 +134,7 @@ def test_values_are_asked_for_only_to_be_shown(capsys, late):
         ({}, ""),
         ({"val_acc": 1, "val_loss": 1, "acc": 1, "loss": 1},
          "loss: 1.0000 - acc: 1.0000 - val_loss: 1.0000 - val_acc: 1.0000"),
-        ({"a": 0.0, "b": -2e-4, "c": 1e-3}, "a: 0.0000 - b: -2.0000e-04 - c: 1.0000e-03"),
+        ({"a": 0.0, "b": -2e-4, "c": 1e-3}, "a: 0.0000e+00 - b: -2.0000e-04 - c: 1.0000e-03"),
         ({"a": float("nan"), "b": float("inf")}, "a: nan - b: inf"),
         ({"a": np.array([1.0, 2.0]), "b": [3, 4], "c": None, "d": "x"},
          "a: 1.5000 - b: 3.5000 - c: None - d: x"),

@@ -83,6 +83,8 @@ def test_histogram_counts_everything_inside():
     x = np.random.default_rng(0).normal(size=100)
     for ours, theirs in zip(ops.histogram(x, 7), np.histogram(x, 7)):
         np.testing.assert_allclose(ours, theirs)
+    for dtype, expected in (("float16", "float16"), ("float64", "float64"), ("int32", "int32")):
+        assert ops.histogram(np.arange(4, dtype=dtype), 2)[0].dtype == expected
 
 
 def test_bincount_of_rows_and_sizes():

@@ -90,6 +90,7 @@ class BuildMixin(PartsMixin):
     call: Callable[..., Any]
     compute_dtype: str
     _casts: bool
+    compute_output_shape: Callable[..., Any]
     _building = False
     _remat_mode: Any
     _build_shapes: dict[str, Any] | None = None
@@ -160,6 +161,21 @@ class BuildMixin(PartsMixin):
             self.build(_shapes_of(first))
         else:
             self.build(**shapes)
+
+    def shapes_for_output(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Return what `compute_output_shape` takes, of the arguments of a call.
+
+        One that needs several shapes takes them by the names of the arguments, as `query_shape`;
+        any other takes the shape of the first argument.
+        """
+        arguments = {**dict(zip(self.call_parts.names, args)), **kwargs}
+        taken = parameters_of(type(self).compute_output_shape)
+        needed = [p.name for p in taken if p.default is p.empty and p.kind <= p.KEYWORD_ONLY]
+        needed = [n for n in needed if n.removesuffix("_shape") in arguments]
+        if len(needed) > 1:
+            return (), {name: _shapes_of(arguments[name.removesuffix("_shape")]) for name in needed}
+        first = args[0] if args else next(iter(arguments.values()), None)
+        return (_shapes_of(first),), {}
 
     def _build_by_call(self, args: Any, kwargs: Any) -> None:
         """Build the parts by running `call` on shapes alone."""

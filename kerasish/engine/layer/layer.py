@@ -23,7 +23,6 @@ from kerasish.engine.layer.arguments import (
     _is_plain_tensor,
     _legacy_shape,
     _revived,
-    _shapes_of,
     described_arguments,
 )
 from kerasish.engine.layer.building import BuildMixin, _wrap_build, _written_for
@@ -331,15 +330,16 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Structure:
         """Return symbolic tensors of the shapes and dtypes that `call` gives."""
         if _overrides(self, "compute_output_shape", Layer):
-            return self._spec_from_shape(args)
+            return self._spec_from_shape(args, kwargs)
         specs = [self._cast_specs(to_specs(x)) for x in (args, kwargs)]
         options = dict(specs[1])
         if not self.call_parts.training:
             options.pop("training", None)
         return from_specs(infer(self._call_quietly, specs[0], options, by_values=True))
 
-    def _spec_from_shape(self, args: tuple[Any, ...]) -> KerasTensor:
-        shapes = self.compute_output_shape(_shapes_of(args[0]))
+    def _spec_from_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> KerasTensor:
+        one, named = self.shapes_for_output(args, kwargs)
+        shapes = self.compute_output_shape(*one, **named)
         dtype = self.compute_dtype
         return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
 

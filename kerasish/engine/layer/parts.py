@@ -57,6 +57,10 @@ class PartsMixin(Operation):
         results = [layer for layer, _ in self._every_part(recursive)]
         return results if include_self else results[1:]
 
+    def _flatten_layers(self, include_self: bool = True, recursive: bool = True) -> list[Any]:
+        """Return `flatten_layers`: packages for Keras call it by this name."""
+        return self.flatten_layers(include_self, recursive)
+
     def _every_part(self, recursive: bool = True) -> list[tuple[Any, list[Any]]]:
         """Return (layer, its own parts) for this layer and those inside."""
         results: list[tuple[Any, list[Any]]] = []

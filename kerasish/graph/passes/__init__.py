@@ -21,6 +21,7 @@ from kerasish.graph.passes.share import share_common as share_common
 from kerasish.graph.passes.simplify import simplify_algebra as simplify_algebra
 from kerasish.graph.passes.sparse_update import sparse_update as sparse_update
 from kerasish.graph.passes.spread import spread_gathers as spread_gathers
+from kerasish.graph.passes.thin_products import expand_thin_products as expand_thin_products
 
 Pass = Callable[[Graph], Graph]
 
@@ -29,7 +30,8 @@ PASSES: tuple[Pass, ...] = (
 )  # fmt: skip
 # These combine ops into nodes that native code computes at once. No pass rewrites their result.
 FUSION_PASSES: tuple[Pass, ...] = (
-    fuse_recurrences, fuse_epilogues, lay_out_products, fuse_loops, drop_dead, hoist_exchanges,
+    fuse_recurrences, expand_thin_products, fuse_epilogues, lay_out_products, fuse_loops, drop_dead,
+    hoist_exchanges,
 )  # fmt: skip
 LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
     "fast_run": (3, PASSES),

@@ -199,6 +199,12 @@ class HashedCrossing(HostLayer):
             )
         return read_categories(x, self.display_name())
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments as Keras does: the dtype is a name."""
+        config = super().get_config()
+        del config["trainable"]
+        return {**config, "dtype": self.dtype}
+
     def _check(self, inputs: Sequence[Any]) -> None:
         if not isinstance(inputs, (list, tuple)) or len(inputs) < 2:
             raise ValueError(

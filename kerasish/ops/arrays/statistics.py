@@ -290,6 +290,8 @@ def histogram(
 ) -> tuple[Tensor, ...]:
     """Return (how many elements lie in each bin, the edges of the bins).
 
+    The counts have the dtype of x where that is a float, as in Keras, and int32 otherwise.
+
     Args:
         x: the values.
         bins: how many bins of equal width.
@@ -297,13 +299,14 @@ def histogram(
 
     Example:
         >>> [part.tolist() for part in histogram([1.0, 2.0, 2.5], bins=2)]
-        [[1, 2], [1.0, 1.75, 2.5]]
+        [[1.0, 2.0], [1.0, 1.75, 2.5]]
     """
     if not isinstance(bins, int) or bins < 1:
         raise ValueError(f"histogram: bins must be an integer >= 1, got {bins!r}.")
     if range is not None and (len(range) != 2 or range[1] < range[0]):
         raise ValueError(f"histogram: range must be (least, largest), got {range}.")
-    x = ravel(as_float(x))
+    given = as_tensor(x)
+    x = ravel(as_float(given))
     low, high = (min(x), max(x)) if range is None else (as_float(range[0]), as_float(range[1]))
     flat = cast(subtract(high, low) == 0, x.dtype)
     low, high = subtract(low, multiply(flat, 0.5)), add(high, multiply(flat, 0.5))
@@ -312,7 +315,8 @@ def histogram(
     place = minimum(subtract(searchsorted(edges, x, "right"), 1), bins - 1)
     place = select(inside, place, bins)
     counts = add_rows(cast(inside, "int32"), place, bins + 1, 0)
-    return counts[:bins], cast(edges, x.dtype)
+    counts = counts[:bins]
+    return cast(counts, x.dtype) if given.dtype == x.dtype else counts, cast(edges, x.dtype)
 
 
 # --- correlation ----------------------------------------------------------------------------------

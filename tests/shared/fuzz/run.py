@@ -21,7 +21,7 @@ from kerasish.backends.static import engine as static_engine
 from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.lowering import branches, concurrent, library, program_threads
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
-from kerasish.graph.passes import recurrences
+from kerasish.graph.passes import recurrences, thin_products
 
 from .draft import NAMESPACE
 from .programs import Program, targets
@@ -65,7 +65,7 @@ def using(engine: Engine) -> Iterator[None]:
     before = config.backend(), config.optimize(), config.dtype_policy()
     limits = {m: dict(vars(m)) for m in (cost, concurrent, branches, program_threads, library)}
     kept = native.available, static_engine.CompiledPlan
-    block = recurrences.BLOCK
+    block, thin = recurrences.BLOCK, (thin_products.SMALLEST, thin_products.WORTH)
     compiled_plans = static_engine.COMPILED_PLANS
     try:
         config.set_backend(engine.backend)
@@ -80,6 +80,7 @@ def using(engine: Engine) -> Iterator[None]:
             library.SMALL_FLOPS, library.NARROW_DEPTH = 0.0, 1
         if engine.threads > 1 or not engine.onednn:
             recurrences.BLOCK = 2  # sequences are short
+            thin_products.SMALLEST, thin_products.WORTH = 1, 0.0
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:
@@ -97,6 +98,7 @@ def using(engine: Engine) -> Iterator[None]:
             vars(module).update(names)
         native.available, static_engine.CompiledPlan = kept  # type: ignore[misc,assignment]
         recurrences.BLOCK = block
+        thin_products.SMALLEST, thin_products.WORTH = thin
         static_engine.COMPILED_PLANS = compiled_plans
 
 

@@ -1,0 +1,138 @@
+"""What programs written for Keras take for granted: arrays to write to, texts as tensors, speed."""
+
+from __future__ import annotations
+
+import time
+
+import numpy as np
+import pytest
+
+import kerasish as keras
+from kerasish import layers, ops
+
+
+def test_predicted_arrays_may_be_written_to(engine):
+    inputs = keras.Input((3,))
+    model = keras.Model(inputs, [layers.Dense(2)(inputs), inputs])
+    x = np.ones((5, 3), "float32")
+    for results in (model.predict(x, verbose=0), model.predict_on_batch(x)):
+        for array in results:
+            assert type(array) is np.ndarray
+            array[array > 0.5] = 0.0
+            assert array.max() <= 0.5
+    np.testing.assert_array_equal(x, 1.0)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    [
+        layers.TextVectorization(vocabulary=["a", "b"], output_sequence_length=2),
+        layers.StringLookup(vocabulary=["a", "b"]),
+        layers.Hashing(num_bins=5),
+    ],
+    ids=lambda layer: type(layer).__name__,
+)
+def test_texts_pass_through_tensors(layer):
+    texts = [["a"], ["b"], ["c"]]
+    given = ops.convert_to_tensor(texts)
+    np.testing.assert_array_equal(layer(given), layer(np.array(texts)))
+
+
+def test_a_large_kernel_is_drawn_in_a_fraction_of_a_second():
+    layers.Dense(8).build((None, 8))  # compiles what draws numbers
+    start = time.process_time()
+    layers.Dense(2048).build((None, 4096))
+    assert time.process_time() - start < 2.0
+
+
+class Lengths(layers.Layer):
+    """Sizes as tensors of a dtype, which are sizes of other tensors, as losses of CTC make them."""
+
+    def call(self, x):
+        """Return x, and the number of steps of each row."""
+        rows = ops.cast(ops.shape(x)[0], "int64")
+        steps = ops.cast(ops.shape(x)[1], dtype="int64")
+        return x, steps * ops.ones(shape=(rows, 1), dtype="int64")
+
+
+def test_a_size_made_a_tensor_is_a_size(engine):
+    inputs = keras.Input((None, 2))
+    outputs = Lengths()(inputs)
+    assert outputs[1].shape == (None, 1)
+    assert outputs[1].dtype == "int64"
+    model = keras.Model(inputs, outputs)
+    for rows, steps in ((4, 3), (2, 5)):
+        _, lengths = model.predict(np.zeros((rows, steps, 2), "float32"), verbose=0)
+        np.testing.assert_array_equal(lengths, np.full((rows, 1), steps))
+
+
+class Cached(layers.MultiHeadAttention):
+    """Attention that keeps the projected keys and values, by the names of Keras's layer."""
+
+    def build(self, query_shape, value_shape, key_shape=None):
+        """Make the projections; that of the query by the options of all."""
+        super().build(query_shape, value_shape, key_shape)
+        self._query_dense = layers.EinsumDense(
+            "abc,cde->abde", output_shape=(None, self._num_heads, self._key_dim),
+            **self._get_common_kwargs_for_sublayer(),
+        )  # fmt: skip
+        self._query_dense.build(query_shape)
+        self._build_attention(4)
+
+    def call(self, query, value, attention_mask=None):
+        """Return the result and what is kept."""
+        key, value = self._key_dense(value), self._value_dense(value)
+        result, _ = self._compute_attention(
+            query=self._query_dense(query), key=key, value=value, attention_mask=attention_mask
+        )
+        return self._output_dense(result), ops.stack((key, value), axis=1)
+
+
+def test_attention_by_the_names_of_keras(engine):
+    layer, plain = Cached(2, 3, use_bias=False), layers.MultiHeadAttention(2, 3, use_bias=False)
+    x = np.random.default_rng(0).normal(size=(2, 4, 6)).astype("float32")
+    mask = np.tril(np.ones((2, 4, 4), bool))
+    result, kept = layer(x, x, attention_mask=mask)
+    plain.build(x.shape, x.shape)
+    for name in ("_query_dense", "_key_dense", "_value_dense", "_output_dense"):
+        getattr(plain, name).set_weights(getattr(layer, name).get_weights())
+    np.testing.assert_allclose(result, plain(x, x, attention_mask=mask), rtol=1e-5, atol=1e-6)
+    assert kept.shape == (2, 2, 4, 2, 3)
+    assert layer._query_dense in layer._flatten_layers(include_self=False)
+    with pytest.raises(AttributeError, match="_no_such"):
+        layer._no_such()
+
+
+class Gathered(layers.Layer):
+    """A layer whose shape follows from those of two arguments."""
+
+    def call(self, values, places):
+        """Return the values at the places."""
+        return ops.take_along_axis(values, ops.expand_dims(places, -1), axis=1)
+
+    def compute_output_shape(self, values_shape, places_shape):
+        """Return the shape."""
+        return (*places_shape, values_shape[-1])
+
+
+class Shifted(layers.Layer):
+    """A layer that is called with keywords alone."""
+
+    def call(self, decoder_sequence, encoder_sequence=None):
+        """Return the sum."""
+        return decoder_sequence + encoder_sequence
+
+    def compute_output_shape(self, decoder_sequence_shape):
+        """Return the shape."""
+        return decoder_sequence_shape
+
+
+def test_shapes_go_to_compute_output_shape_by_name(engine):
+    values, places = keras.Input((5, 3)), keras.Input((2,), dtype="int32")
+    y = Gathered()(values, places=places)
+    z = Shifted()(decoder_sequence=y, encoder_sequence=y)
+    assert z.shape == (None, 2, 3)
+    x = np.arange(30, dtype="float32").reshape(2, 5, 3)
+    at = np.array([[0, 4], [1, 1]], "int32")
+    result = keras.Model([values, places], z).predict([x, at], verbose=0)
+    np.testing.assert_array_equal(result, 2 * np.take_along_axis(x, at[..., None], 1))
