@@ -29,7 +29,9 @@ from kerasish.backends.static.lowering.slow_units import advice
 from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.runtime.control import Settings, kernels
+from kerasish.backends.static.runtime.filling import fill, leaves_of
 from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
+from kerasish.backends.static.runtime.lanes import Lanes
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
 from kerasish.backends.static.runtime.peaks import measured_peaks
 from kerasish.backends.static.runtime.program import Executable
@@ -49,7 +51,7 @@ from kerasish.graph.passes import gather
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.structure import structure_of
-from kerasish.graph.trace import TensorRef, Traced, spec_of, trace_answering
+from kerasish.graph.trace import TensorRef, Traced, trace_answering
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
 from kerasish.ranks import current_group
@@ -311,10 +313,13 @@ class CompiledCall:
         if isinstance(plan, CompiledPlan):
             with config.using_threads(plan.threads):
                 self.executable = Executable(plan, memory, answers)
+            shared = None if traced.updated or traced.conditions else memory
+            self._lanes = Lanes(self.executable, self.variables, shared)
         else:
             conditions = list(zip(self.asked, answers))
             arrays = {value: buffer.array for value, buffer in memory.items()}
             self.executable = Interpreted(graph, arrays, plan.updates, eager.kernel, conditions)
+            self._lanes = Lanes(self.executable, self.variables)
         if config.is_debugging():
             say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
         self._single = isinstance(traced.structure, TensorRef) and len(self.results) == 1
@@ -397,21 +402,28 @@ class CompiledCall:
         return result, timings(timed, self.origins)
 
     def __call__(self, args: tuple[Any, ...], run: Callable[[], object] | None = None) -> Structure:
-        executable = self.executable
-        with executable.lock:
-            for v in self.variables:
-                if not v.in_buffer:
-                    v.sync_to_buffer()
-            self._enter(args)
+        lanes = self._lanes
+        executable = lanes.enter(run is not None)
+        try:
+            if lanes.alone:
+                self._sync()
+            fill(executable.inputs, args)
             try:
-                (run or executable.run)()
+                if run is not None:
+                    run()
+                elif lanes.alone:
+                    executable.run()
+                else:
+                    executable.run_sharing()  # type: ignore[union-attr]
             except UnmetConditionError as error:
                 raise self.other_path(error) from None
             except RecordError as error:
-                raise self.explained(error) from None
+                raise self.explained(error, executable) from None
             for v in self.traced.updated:
                 v.written_in_buffer()
             results = [wrap(executable.output(v)) for v in self.results]
+        finally:
+            lanes.leave(executable)
         if self._nothing:
             return None
         if self._single:
@@ -425,11 +437,10 @@ class CompiledCall:
         values = self.asked[: error.number + 1]
         return OtherPath([self.executable.output(v) for v in values])
 
-    def explained(self, error: RecordError) -> Exception:
-        """Return what to raise for a record that failed in a run."""
-        if isinstance(self.executable, Executable):
-            return explained(error, self.executable, self.origins)
-        return error
+    def explained(self, error: RecordError, executable: Any = None) -> Exception:
+        """Return what to raise for a record that failed in a run of an executable."""
+        ran = executable or self.executable
+        return explained(error, ran, self.origins) if isinstance(ran, Executable) else error
 
     def call_reading(
         self, args: tuple[Any, ...]
@@ -445,7 +456,7 @@ class CompiledCall:
         executable = self.executable
         if len(executable.parts) != 1 or not executable.is_native or self.results:
             return None
-        leaves = [leaf for a in args for leaf in _leaves(a)]
+        leaves = [leaf for a in args for leaf in leaves_of(a)]
         sources = [array for leaf in leaves for array, part in zip(arrays, parts) if part is leaf]
         targets = executable.inputs
         if len(sources) != len(targets) or not can_gather(sources, targets):
@@ -462,37 +473,23 @@ class CompiledCall:
         return timings([(r.name or "record", unit_of(r), s) for r, s in timed], self.origins)
 
     def _before(self) -> None:
-        self.executable.lock.acquire()
+        executable = self._lanes.enter(True)
         try:
-            for v in self.variables:
-                if not v.in_buffer:
-                    v.sync_to_buffer()
-            self.executable.begin()  # type: ignore[union-attr]
+            self._sync()
+            executable.begin()  # type: ignore[union-attr]
         except BaseException:
-            self.executable.lock.release()
+            self._lanes.leave(executable)
             raise
+
+    def _sync(self) -> None:
+        for v in self.variables:
+            if not v.in_buffer:
+                v.sync_to_buffer()
 
     def _after(self) -> None:
         for v in self.traced.updated:
             v.written_in_buffer()
-        self.executable.lock.release()
-
-    def _enter(self, args: tuple[Any, ...]) -> None:
-        views = iter(self.executable.inputs)
-        for a in args:
-            if type(a) is np.ndarray:
-                np.copyto(next(views), a)
-            elif a is not None:
-                for leaf in _leaves(a):
-                    np.copyto(next(views), to_numpy(leaf))
-
-
-def _leaves(structure: Structure) -> list[Any]:
-    if isinstance(structure, (list, tuple)):
-        return [leaf for part in structure for leaf in _leaves(part)]
-    if isinstance(structure, dict):
-        return [leaf for k in sorted(structure) for leaf in _leaves(structure[k])]
-    return [structure] if spec_of(structure) is not None else []
+        self._lanes.leave(self.executable)
 
 
 def _unread(variable: Variable) -> Value:

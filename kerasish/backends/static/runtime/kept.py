@@ -55,6 +55,14 @@ class KeptWeights:
         """Return the place of a unit's weights or flag; None for other keys."""
         return self._places.get(key)
 
+    def is_fresh(self) -> bool:
+        """Return whether the kept weights are those that the variables hold."""
+        seen = self._seen
+        for i, buffer in enumerate(self._buffers):
+            if seen[i] != (0 if buffer is None else buffer.writes):
+                return False
+        return True
+
     def begin(self) -> None:
         """Set the flags for a run."""
         for i, buffer in enumerate(self._buffers):
