@@ -1,4 +1,4 @@
-"""`python -m benchmarks [compare|inference|native|roof|parity|files|scaling|...] ...`, or `--gpu ...`."""
+"""`python -m benchmarks [compare|inference|native|roof|parity|files|...] ...`, or `--gpu ...`."""
 
 from __future__ import annotations
 

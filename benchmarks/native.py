@@ -1,8 +1,8 @@
 """`python -m benchmarks native`: native libraries beside ONNX Runtime, one row, one thread.
 
-Both run in one process on one processor, in turns. `reading` is a loop in C that adds up the numbers
-of the library's weights, in the same turns: no product by these weights can take less time. A turn
-of a model whose weights fit into the processor's cache finds them there, for all three.
+Both run in one process on one processor, in turns. `reading` is a loop in C that adds up the
+numbers of the library's weights, in the same turns: no product by these weights can take less time.
+Weights that fit into the processor's cache lie there from call to call, for all three.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`predict` from several threads: runs at the same time, in memory of their own, with equal bits."""
+"""`predict` from several threads: runs at the same time, each in its memory, with equal bits."""
 
 from __future__ import annotations
 

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from kerasish import config, tree
 from kerasish.backends.backend import Backend, CompiledStep, Formula, Peaks, RowRun, Timing
 from kerasish.backends.eager import Eager
@@ -26,11 +24,12 @@ from kerasish.backends.static.lowering.compiled_plan import (
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.recurrent import is_short_recurrence
 from kerasish.backends.static.lowering.slow_units import advice
-from kerasish.backends.static.lowering.units import Unit, aligned_array
+from kerasish.backends.static.lowering.units import Unit
 from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.runtime.control import Settings, kernels
 from kerasish.backends.static.runtime.filling import fill, leaves_of
 from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
+from kerasish.backends.static.runtime.kept import VariableBuffer
 from kerasish.backends.static.runtime.lanes import Lanes
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
 from kerasish.backends.static.runtime.peaks import measured_peaks
@@ -55,20 +54,9 @@ from kerasish.graph.trace import TensorRef, Traced, trace_answering
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
 from kerasish.ranks import current_group
-from kerasish.tensor import Tensor, Variable, current_scope, to_numpy, wrap
+from kerasish.tensor import Tensor, Variable, current_scope, wrap
 from kerasish.typing import Array, Structure
 from kerasish.watched import Guards, collecting_uses
-
-
-class VariableBuffer:
-    """The memory of a variable that compiled steps use: its address never changes."""
-
-    __slots__ = ("array", "writes")
-
-    def __init__(self, variable: Variable) -> None:
-        value = np.asarray(to_numpy(variable.latest))
-        self.array = aligned_array(value.shape, dtypes.name_of(value.dtype))
-        self.writes = 0
 
 
 class Static(Backend):
@@ -115,6 +103,11 @@ class TracedStep(CompiledStep):
             # Inside a trace, another step or a user's scope, the step is a part of that.
             return self.eager.compile(self.function)(*args)
         return self._find(args)(args)
+
+    def call_on_array(self, x: Array) -> Array | None:
+        """Do a step of one array; return its result as a new array, None where nothing has run."""
+        call = self._find((x,)) if current_scope() is None else None
+        return call.call_on_array(x) if type(call) is CompiledCall else None
 
     def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
         """Do the step; return its result, and the time of each of its records."""
@@ -402,6 +395,21 @@ class CompiledCall:
         return result, timings(timed, self.origins)
 
     def __call__(self, args: tuple[Any, ...], run: Callable[[], object] | None = None) -> Structure:
+        results = [wrap(array) for array in self._results(args, run)]
+        if self._nothing:
+            return None
+        if self._single:
+            return results[0]
+        return tree.map_structure(
+            lambda x: results[x.number] if isinstance(x, TensorRef) else x, self.traced.structure
+        )
+
+    def call_on_array(self, x: Array) -> Array | None:
+        """Run on one array; return the result, None where the step has others as well."""
+        return self._results((x,))[0] if self._single else None
+
+    def _results(self, args: Sequence[Any], run: Callable[[], object] | None = None) -> list[Array]:
+        """Run and return copies of the results."""
         lanes = self._lanes
         executable = lanes.enter(run is not None)
         try:
@@ -421,16 +429,9 @@ class CompiledCall:
                 raise self.explained(error, executable) from None
             for v in self.traced.updated:
                 v.written_in_buffer()
-            results = [wrap(executable.output(v)) for v in self.results]
+            return [executable.output(v) for v in self.results]
         finally:
             lanes.leave(executable)
-        if self._nothing:
-            return None
-        if self._single:
-            return results[0]
-        return tree.map_structure(
-            lambda x: results[x.number] if isinstance(x, TensorRef) else x, self.traced.structure
-        )
 
     def other_path(self, error: UnmetConditionError) -> OtherPath:
         """Return the answers of the last run, up to the condition that did not hold."""

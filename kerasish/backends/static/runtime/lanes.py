@@ -60,7 +60,8 @@ class Lanes:
         self._buffers = buffers or {}
         self._left = most_at_once(first) - 1 if self._shares else 0  # type: ignore[arg-type]
         self._free: list[Executable | Interpreted] = [first]
-        self._guard = threading.Condition(threading.Lock())
+        self._lock = threading.Lock()
+        self._change = threading.Condition(self._lock)
         self._running = self._waiting = 0
         self.alone = False  # whether the run that takes place must be the only one
 
@@ -70,14 +71,14 @@ class Lanes:
         Args:
             alone: whether the run must be the only one, in the first executable.
         """
-        with self._guard:
+        with self._lock:
             while True:
                 single = alone or not self._is_ready()
                 if not self._running if single else not self.alone and self._free_or_left():
                     break
                 self._waiting += 1
                 try:
-                    self._guard.wait()
+                    self._change.wait()
                 finally:
                     self._waiting -= 1
             self._running += 1
@@ -92,12 +93,12 @@ class Lanes:
 
     def leave(self, executable: Executable | Interpreted) -> None:
         """End a run."""
-        with self._guard:
+        with self._lock:
             self._running -= 1
             self.alone = False
             self._free.append(executable)
             if self._waiting:
-                self._guard.notify_all()
+                self._change.notify_all()
 
     def _free_or_left(self) -> bool:
         return bool(self._free) or self._left > 0
@@ -118,8 +119,8 @@ class Lanes:
             with config.using_threads(plan.threads):
                 return Executable(plan, self._buffers, kept=first.kept)
         except BaseException:
-            with self._guard:
+            with self._lock:
                 self._running -= 1
                 self._left += 1
-                self._guard.notify_all()
+                self._change.notify_all()
             raise
