@@ -280,7 +280,8 @@ def get_threads() -> int:
     That is the number of `set_threads`, else OMP_NUM_THREADS, else the processors this process may
     use (affinity and cgroup quota); fewer where threadpoolctl limits OpenMP; 1 in a forked child.
     """
-    now = openmp_threads()
+    functions = _threads_functions()
+    now = 1 if functions is None else functions[0]()
     if forked():
         return 1
     if _State.limited:

@@ -52,6 +52,9 @@ def _of_program(name: str, doc: str) -> Any:
     return property(read, write, doc=doc)
 
 
+_FLOAT32 = np.dtype("float32")
+
+
 class Trainer(InspectionMixin, Layer):
     """What a model can do beyond a layer: `Model` adds its graph, files and configs.
 
@@ -451,8 +454,9 @@ class Trainer(InspectionMixin, Layer):
 
     def _predict_batch(self, x: Structure) -> Structure:
         program = self.training_program
+        # Of other floats and other byte orders the data adapter makes arrays that a step takes.
         ready = type(x) is np.ndarray and (
-            x.dtype == np.float32 or x.dtype.kind in "iub" and x.dtype.isnative
+            x.dtype is _FLOAT32 or (x.dtype.kind in "iub" and x.dtype.isnative)
         )
         if not ready:
             x = self.with_structures(x)

@@ -84,6 +84,11 @@ def product(epilogue: Kernel, m: int, k: int, n: int, row: int) -> Direct:
     return Direct(epilogue, (m,), row, k, (m,), one, one, one, (0,), n)
 
 
+def packed_size(depth: int, filters: int) -> int:
+    """Return how many numbers packed weights are."""
+    return depth * -(-filters // GRAIN) * GRAIN
+
+
 def pack_weights(matrix: Array) -> Array:
     """Return weights of (depth, filters) in strips, as one row of numbers."""
     depth, filters = matrix.shape

@@ -41,7 +41,7 @@ class MoveUnit(Unit):
         pieces = [p for p in pieces if 0 not in p.shape]
         reads = dict.fromkeys(p.source for p in pieces if p.source is not None)
         super().__init__(name, list(reads), [out])
-        self.pieces = [_BlockLoop(p, out) for p in pieces]
+        self.pieces = [BlockLoop(p, out) for p in pieces]
 
     def kernels(self) -> list[Any]:
         """Return the kernels of all blocks."""
@@ -52,7 +52,7 @@ class MoveUnit(Unit):
         return [p.record(locate, self.writes[0], self.name) for p in self.pieces]
 
 
-class _BlockLoop:
+class BlockLoop:
     """A block as a loop over collapsed axes."""
 
     def __init__(self, piece: Piece, out: Value, adds: bool = False) -> None:
@@ -245,8 +245,8 @@ class ScatterUnit(Unit):
         rows = k.input(x.dtype)
         k.output(k.op("stop_gradient", rows), self.sums.dtype, scatter=index, combine="add")
         self.kernel = k.build()
-        self.zero = _BlockLoop(_fill_piece(self.sums, 0.0), self.sums)
-        self.round = _BlockLoop(_whole_piece(self.sums), node.out)
+        self.zero = BlockLoop(_fill_piece(self.sums, 0.0), self.sums)
+        self.round = BlockLoop(_whole_piece(self.sums), node.out)
         self.scratch = nbytes_of(self.sums) if self.half else 0
         self.rows, self.columns = indices.size, math.prod(node.out.shape[1:])
         self.table_rows = node.out.shape[0]
@@ -291,7 +291,7 @@ class ScaledRowsUnit(Unit):
         rows = k.input(table.dtype, gather=index)
         k.output(factor * rows, node.out.dtype, scatter=place, combine="add")
         self.kernel = k.build()
-        self.zero = _BlockLoop(_fill_piece(node.out, 0.0), node.out)
+        self.zero = BlockLoop(_fill_piece(node.out, 0.0), node.out)
         self.rows, self.columns = indices.size, table.shape[1]
         self.flops = 2.0 * self.rows * self.columns
 

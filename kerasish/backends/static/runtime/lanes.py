@@ -72,6 +72,9 @@ class Lanes:
             alone: whether the run must be the only one, in the first executable.
         """
         with self._lock:
+            if not alone and self._free and not self.alone and self._is_ready():
+                self._running += 1
+                return self._free.pop()
             while True:
                 single = alone or not self._is_ready()
                 if not self._running if single else not self.alone and self._free_or_left():
