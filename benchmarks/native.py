@@ -73,12 +73,13 @@ def make_calls(workload: Workload, folder: str) -> tuple[dict[str, Call], int]:
     weights = aligned_bytes(f"{path}.weights")
     predict = getattr(ctypes.CDLL(path + library_suffix()), f"{name}_predict")
     y = np.zeros((1, workload.classes), "float32")
-    pointers = [ctypes.c_void_p(a.ctypes.data) for a in (weights, x, y)]
+    given = weights, x, y
+    pointers = [ctypes.c_void_p(a.ctypes.data) for a in given]
 
     def native() -> Any:
         if predict(*pointers, ctypes.c_int64(1), None):
             raise RuntimeError(f"{name}_predict failed")
-        return y
+        return given[-1]  # and the other arrays stay alive
 
     calls: dict[str, Call] = {"native": native, READING: _reading(weights, folder)}
     calls[_PEER] = _onnxruntime(model, x, 1, folder)
@@ -91,8 +92,11 @@ def _reading(weights: np.ndarray[Any, Any], folder: str) -> Call:
     subprocess.run([*command, "-o", library], input=_SOURCE, text=True, check=True)
     function = ctypes.CDLL(library).reading
     function.restype = ctypes.c_float
-    given = ctypes.c_void_p(weights.ctypes.data), ctypes.c_size_t(weights.nbytes // 4)
-    return lambda: function(*given)
+
+    def read() -> Any:
+        return function(ctypes.c_void_p(weights.ctypes.data), ctypes.c_size_t(weights.nbytes // 4))
+
+    return read
 
 
 def main(arguments: list[str]) -> int:
