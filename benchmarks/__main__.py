@@ -4,9 +4,21 @@ from __future__ import annotations
 
 import sys
 
-from benchmarks import compare, files, gpu, inference, install_size, native, parity, roof, scaling
+from benchmarks import (
+    callers,
+    compare,
+    files,
+    gpu,
+    inference,
+    install_size,
+    native,
+    parity,
+    roof,
+    scaling,
+)
 
 _COMMANDS = {
+    "callers": callers.main,
     "compare": compare.main,
     "inference": inference.main,
     "native": native.main,
