@@ -203,7 +203,7 @@ def test_weights_beyond_the_limit_of_a_file_lie_beside_it(
     x = kerasish.Input((64,))
     made = {} if policy == "int8" else {"dtype": policy}
     y = layers.Dense(40, activation="relu", **made)(x)
-    model = kerasish.Model(x, layers.Dense(3, **made)(y))
+    model = kerasish.Model(x, layers.Dense(40, **made)(y))
     if policy == "int8":
         model.quantize("int8")
     size = sum(v.numpy().nbytes for v in model.weights)

@@ -408,15 +408,17 @@ class _Sums:
                 sums = term(p, extra, sums)
             return sums
 
+        size = _BLOCK - _BLOCK % step
+
         def block(p: Value, totals: list[Value]) -> list[Value]:
             zeros = [constant(0.0, "float32", self.lanes)] * len(totals)
-            own = w.loop(p, w.add(p, _int(_BLOCK)), step, zeros, some)
+            own = w.loop(p, w.add(p, _int(size)), step, zeros, some)
             return [w.add(a, b) for a, b in zip(totals, own)]
 
         rest = 0
-        if terms >= 2 * _BLOCK:
-            rest = terms - terms % _BLOCK
-            sums = w.loop(_int(0), _int(rest), _BLOCK, sums, block)
+        if terms >= 2 * size:
+            rest = terms - terms % size
+            sums = w.loop(_int(0), _int(rest), size, sums, block)
         if terms - rest > _UNROLLED:
             first, rest = rest, terms - (terms - rest) % step
             sums = w.loop(_int(first), _int(rest), step, sums, some)
