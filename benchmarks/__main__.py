@@ -1,14 +1,27 @@
-"""`python -m benchmarks [compare|inference|roof|parity|files|scaling|...] ...`, or `--gpu ...`."""
+"""`python -m benchmarks [compare|inference|native|roof|parity|files|...] ...`, or `--gpu ...`."""
 
 from __future__ import annotations
 
 import sys
 
-from benchmarks import compare, files, gpu, inference, install_size, parity, roof, scaling
+from benchmarks import (
+    callers,
+    compare,
+    files,
+    gpu,
+    inference,
+    install_size,
+    native,
+    parity,
+    roof,
+    scaling,
+)
 
 _COMMANDS = {
+    "callers": callers.main,
     "compare": compare.main,
     "inference": inference.main,
+    "native": native.main,
     "roof": roof.main,
     "parity": parity.main,
     "files": files.main,

@@ -68,6 +68,9 @@ def get(name: str) -> Backend:
     Raises:
         UnknownNameError: no such backend.
     """
+    instance = _instances.get(name)
+    if instance is not None:
+        return instance
     with _guard:
         if name not in _instances:
             _instances[name] = _find_factory(name)()

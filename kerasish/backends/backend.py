@@ -131,6 +131,14 @@ class CompiledStep(ABC):
         """Do the step; return its result, and how long each part took; [] if that is not known."""
         return self(*args), []
 
+    def call_on_array(self, x: Array) -> Array | None:
+        """Do a step of one array whose result is one tensor; return that as a new array.
+
+        Returns:
+            None where nothing has run: call the step instead.
+        """
+        return None
+
     def over_rows(
         self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Array, batch_size: int
     ) -> RowRun | None:

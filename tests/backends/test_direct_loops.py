@@ -106,8 +106,12 @@ def test_depthwise_convolutions(level: str, channels: int) -> None:
 
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize(
-    "sizes", [(1, 1, 1), (1, 300, 70), (5, 3, 128), (64, 32, 10), (33, 13, 300)]
-)
+    "sizes", [
+        (1, 1, 1), (1, 300, 70), (5, 3, 128), (64, 32, 10), (33, 13, 300),
+        # Sums in blocks, with one to eight sums at the same time.
+        (3, 401, 1), (2, 259, 40), (5, 257, 16), (7, 384, 17), (1, 515, 33), (4, 256, 30),
+    ],
+)  # fmt: skip
 def test_products_of_rows_apart(level: str, sizes: tuple[int, int, int]) -> None:
     m, k, n = sizes
     a, b, bias = numbers(m, k + 3), numbers(k, n, seed=1), numbers(n, seed=2)

@@ -165,7 +165,55 @@ def test_equal_to_the_static_engine(name: str, tmp_path: Path) -> None:
         expected = model.predict(x, verbose=0) if count else np.zeros((0, model.output_shape[1]))
         found = library.predict(x, model.output_shape[1])
         largest = max(float(np.abs(expected).max(initial=0)), 1e-6)
+        # Twice as much as to the exact results: the static engine's sums are rounded as well.
         np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * largest)
+        if count in (1, 40) and name != "tied":  # its transposed table is another constant
+            exact = exact_results(name, model, x)
+            np.testing.assert_allclose(found, exact, rtol=0, atol=1e-6 * largest)
+
+
+def exact_results(name: str, model: Any, x: Any) -> Any:
+    """Return what a model gives in float64, rounded nowhere."""
+    before = kerasish.config.floatx(), kerasish.config.dtype_policy()
+    try:
+        kerasish.config.set_floatx("float64")
+        kerasish.config.set_dtype_policy("float64")
+        wide = MODELS[name]()
+        for exact, rounded in zip(wide.weights, model.weights):
+            exact.assign(rounded.numpy().astype(exact.dtype))
+        result = np.asarray(wide(x if x.dtype == "int32" else x.astype("float64")))
+    finally:
+        kerasish.config.set_floatx(before[0])
+        kerasish.config.set_dtype_policy(before[1])
+    assert result.dtype == "float64"
+    return result
+
+
+def quantized() -> Any:
+    """Weights of 8 and of 4 bits: a table, products of rows and of many axes."""
+    kerasish.utils.set_random_seed(0)
+    x = kerasish.Input((6,), dtype="int32")
+    y = layers.Embedding(9, 150)(x)
+    y = layers.EinsumDense("abc,cd->abd", (None, 33), activation="relu")(y)
+    y = layers.Dense(12)(y)
+    y = layers.EinsumDense("abc,cd->abd", (None, 5))(y)
+    model = kerasish.Model(x, layers.Dense(5)(layers.Flatten()(y)), name="quantized")
+    for layer, mode in zip(model.layers[1:], ["int8", "int8", "int4", "int4", "", "int8"]):
+        if mode:
+            layer.quantize(mode)
+    return model
+
+
+@needs_linker
+def test_quantized_models(tmp_path: Path) -> None:
+    model = quantized()
+    library = exported(model, tmp_path)
+    assert library.weights() < 2 * sum(v.size for v in model.weights)  # no floats of 4 bytes
+    for count in (1, 7, 40):
+        x = data(model, count)
+        expected = model.predict(x, verbose=0)
+        found = library.predict(x, 5)
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())
 
 
 def steps_of(model: Any) -> list[str]:
@@ -383,6 +431,7 @@ ALL = {(0, "a"): 7, (1, "c"): V2 | V3, (7, "b"): V3_7 | V4_7, (0x80000001, "c"):
     [
         ({}, 0xE7, "x86-64-v4"),
         ({}, 0x07, "x86-64-v3"),  # the system does not save the registers of AVX-512
+        ({}, 0x03, "x86-64-v2"),  # nor those of AVX
         ({}, 0x01, "x86-64-v2"),
         ({(7, "b"): V3_7 | V4_7 & ~(1 << 17)}, 0xE7, "x86-64-v3"),
         ({(0x80000001, "c"): 0}, 0xE7, "x86-64-v2"),

@@ -195,6 +195,40 @@ def test_external_data(tmp_path: Path) -> None:
     np.testing.assert_allclose(result, model(rows), atol=1e-5)
 
 
+@pytest.mark.parametrize("policy", ["float32", "bfloat16", "int8"])
+def test_weights_beyond_the_limit_of_a_file_lie_beside_it(
+    policy: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kerasish.utils.set_random_seed(0)
+    x = kerasish.Input((64,))
+    made = {} if policy == "int8" else {"dtype": policy}
+    y = layers.Dense(40, activation="relu", **made)(x)
+    model = kerasish.Model(x, layers.Dense(40, **made)(y))
+    if policy == "int8":
+        model.quantize("int8")
+    size = sum(v.numpy().nbytes for v in model.weights)
+    monkeypatch.setattr(save, "_MOST_INSIDE", size + 4096)
+    model.export(tmp_path / "inside.onnx", verbose=False)
+    assert not (tmp_path / "inside.onnx.data").exists()
+    monkeypatch.setattr(save, "_MOST_INSIDE", size // 2)
+    model.export(tmp_path / "m.onnx", verbose=False)
+    assert (tmp_path / "m.onnx.data").stat().st_size >= 64 * 40
+    assert (tmp_path / "m.onnx").stat().st_size < (tmp_path / "inside.onnx").stat().st_size
+    both = [onnx.load(tmp_path / name) for name in ("inside.onnx", "m.onnx")]
+    arrays = [[onnx.numpy_helper.to_array(t) for t in p.graph.initializer] for p in both]
+    assert [(a.dtype, a.tobytes()) for a in arrays[0]] == [
+        (a.dtype, a.tobytes()) for a in arrays[1]
+    ]
+    read = kerasish.saving.load_onnx(tmp_path / "m.onnx")
+    rows = np.random.default_rng(0).uniform(-1, 1, (3, 64)).astype("float32")
+    np.testing.assert_allclose(
+        read.predict(rows, verbose=0), model.predict(rows, verbose=0), atol=0.05
+    )
+    with pytest.raises(ValueError, match="an ONNX file holds at most"):
+        model.export(tmp_path / "n.onnx", external_data=False)
+    assert not (tmp_path / "n.onnx").exists()
+
+
 def test_without_the_package_the_message_names_the_extra(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

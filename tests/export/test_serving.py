@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import threading
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,9 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, Any, 
     """Return the model, the service's module, and what makes a client for its application."""
     pytest.importorskip("fastapi", reason="fastapi is not installed")
     pytest.importorskip("httpx", reason="httpx, which fastapi's test client needs, is missing")
-    from fastapi.testclient import TestClient
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Starlette may name another HTTP client that it prefers
+        from fastapi.testclient import TestClient
 
     x = kerasish.Input((6,))
     model = kerasish.Model(x, layers.Dense(3, activation="softmax")(layers.Dense(8, "relu")(x)))

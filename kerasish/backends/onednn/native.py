@@ -6,6 +6,7 @@
     symbol(name) -> int             address of a function ("GOMP_parallel") there, or 0
     get_threads() / set_threads(n)  the number of threads that the engine may use
     threads_for(work, grain)        the number of threads that `work` should use
+    processors() -> int             the number of processors that this process may use
     use_threads(n)                  context: OpenMP regions of this thread have n threads
     forked() -> bool                this process is a fork of one that had loaded the libraries
 
@@ -279,7 +280,8 @@ def get_threads() -> int:
     That is the number of `set_threads`, else OMP_NUM_THREADS, else the processors this process may
     use (affinity and cgroup quota); fewer where threadpoolctl limits OpenMP; 1 in a forked child.
     """
-    now = openmp_threads()
+    functions = _threads_functions()
+    now = 1 if functions is None else functions[0]()
     if forked():
         return 1
     if _State.limited:
@@ -352,18 +354,19 @@ def use_threads(threads: int) -> Iterator[None]:
         functions[1](before)
 
 
-@functools.cache
 def _quota() -> int:
+    """Return the number of processors; no limit where the user has set a number of threads."""
+    return sys.maxsize if "OMP_NUM_THREADS" in os.environ else processors()
+
+
+@functools.cache
+def processors() -> int:
     """Return the number of processors of this process, by affinity and cgroup quota."""
-    processors = (
-        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    )
-    if "OMP_NUM_THREADS" in os.environ:
-        return sys.maxsize  # the user has set the number
+    count = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     for quota, period in _cgroup_shares():
         if quota > 0 and period > 0:
-            processors = min(processors or 1, math.ceil(quota / period))
-    return max(1, processors or 1)
+            count = min(count or 1, math.ceil(quota / period))
+    return max(1, count or 1)
 
 
 def _cgroup_shares() -> Iterator[tuple[int, int]]:

@@ -9,8 +9,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
-
 from kerasish import config, tree
 from kerasish.backends.backend import Backend, CompiledStep, Formula, Peaks, RowRun, Timing
 from kerasish.backends.eager import Eager
@@ -26,10 +24,13 @@ from kerasish.backends.static.lowering.compiled_plan import (
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.program_threads import program_threads
 from kerasish.backends.static.lowering.slow_units import advice
-from kerasish.backends.static.lowering.units import Unit, aligned_array
+from kerasish.backends.static.lowering.units import Unit
 from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.runtime.control import Settings, kernels
+from kerasish.backends.static.runtime.filling import fill, leaves_of
 from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
+from kerasish.backends.static.runtime.kept import VariableBuffer
+from kerasish.backends.static.runtime.lanes import Lanes
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
 from kerasish.backends.static.runtime.peaks import measured_peaks
 from kerasish.backends.static.runtime.program import Executable
@@ -49,24 +50,13 @@ from kerasish.graph.passes import gather
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.structure import structure_of
-from kerasish.graph.trace import TensorRef, Traced, spec_of, trace_answering
+from kerasish.graph.trace import TensorRef, Traced, trace_answering
 from kerasish.ops import dtypes
 from kerasish.ops.op import Op
 from kerasish.ranks import current_group
-from kerasish.tensor import Tensor, Variable, current_scope, to_numpy, wrap
+from kerasish.tensor import Tensor, Variable, current_scope, wrap
 from kerasish.typing import Array, Structure
 from kerasish.watched import Guards, collecting_uses
-
-
-class VariableBuffer:
-    """The memory of a variable that compiled steps use: its address never changes."""
-
-    __slots__ = ("array", "writes")
-
-    def __init__(self, variable: Variable) -> None:
-        value = np.asarray(to_numpy(variable.latest))
-        self.array = aligned_array(value.shape, dtypes.name_of(value.dtype))
-        self.writes = 0
 
 
 class Static(Backend):
@@ -114,6 +104,13 @@ class TracedStep(CompiledStep):
             return self.eager.compile(self.function)(*args)
         return self._find(args)(args)
 
+    def call_on_array(self, x: Array) -> Array | None:
+        """Do a step of one array; return its result as a new array, None where nothing has run."""
+        if current_scope() is not None:
+            return None
+        call = self._find((x,), ((x.shape, x.dtype),))
+        return call.call_on_array(x) if type(call) is CompiledCall else None
+
     def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
         """Do the step; return its result, and the time of each of its records."""
         return self._find(args).call_timed(args)
@@ -122,8 +119,8 @@ class TracedStep(CompiledStep):
         """Do the step; return its result, and each variable that it read, with its value then."""
         return self._find(args).call_reading(args)
 
-    def _find(self, args: Sequence[Any]) -> CompiledCall | Paths:
-        key = tuple([signature(a) for a in args])
+    def _find(self, args: Sequence[Any], key: Any = None) -> CompiledCall | Paths:
+        key = key or tuple([signature(a) for a in args])
         call = self._by_signature.get(key)
         if call is None or call.threads != native.get_threads():
             return self._compile(key, args)
@@ -311,10 +308,13 @@ class CompiledCall:
         if isinstance(plan, CompiledPlan):
             with config.using_threads(plan.threads):
                 self.executable = Executable(plan, memory, answers)
+            shared = None if traced.updated or traced.conditions else memory
+            self._lanes = Lanes(self.executable, self.variables, shared)
         else:
             conditions = list(zip(self.asked, answers))
             arrays = {value: buffer.array for value, buffer in memory.items()}
             self.executable = Interpreted(graph, arrays, plan.updates, eager.kernel, conditions)
+            self._lanes = Lanes(self.executable, self.variables)
         if config.is_debugging():
             say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
         self._single = isinstance(traced.structure, TensorRef) and len(self.results) == 1
@@ -396,21 +396,7 @@ class CompiledCall:
         return result, timings(timed, self.origins)
 
     def __call__(self, args: tuple[Any, ...], run: Callable[[], object] | None = None) -> Structure:
-        executable = self.executable
-        with executable.lock:
-            for v in self.variables:
-                if not v.in_buffer:
-                    v.sync_to_buffer()
-            self._enter(args)
-            try:
-                (run or executable.run)()
-            except UnmetConditionError as error:
-                raise self.other_path(error) from None
-            except RecordError as error:
-                raise self.explained(error) from None
-            for v in self.traced.updated:
-                v.written_in_buffer()
-            results = [wrap(executable.output(v)) for v in self.results]
+        results = [wrap(array) for array in self._results(args, run)]
         if self._nothing:
             return None
         if self._single:
@@ -419,16 +405,44 @@ class CompiledCall:
             lambda x: results[x.number] if isinstance(x, TensorRef) else x, self.traced.structure
         )
 
+    def call_on_array(self, x: Array) -> Array | None:
+        """Run on one array; return the result, None where the step has others as well."""
+        return self._results((x,))[0] if self._single else None
+
+    def _results(self, args: Sequence[Any], run: Callable[[], object] | None = None) -> list[Array]:
+        """Run and return copies of the results."""
+        lanes = self._lanes
+        executable = lanes.enter(run is not None)
+        try:
+            if lanes.alone:
+                self._sync()
+            fill(executable.inputs, args)
+            try:
+                if run is not None:
+                    run()
+                elif lanes.alone:
+                    executable.run()
+                else:
+                    executable.run_sharing()  # type: ignore[union-attr]
+            except UnmetConditionError as error:
+                raise self.other_path(error) from None
+            except RecordError as error:
+                raise self.explained(error, executable) from None
+            for v in self.traced.updated:
+                v.written_in_buffer()
+            return [executable.output(v) for v in self.results]
+        finally:
+            lanes.leave(executable)
+
     def other_path(self, error: UnmetConditionError) -> OtherPath:
         """Return the answers of the last run, up to the condition that did not hold."""
         values = self.asked[: error.number + 1]
         return OtherPath([self.executable.output(v) for v in values])
 
-    def explained(self, error: RecordError) -> Exception:
-        """Return what to raise for a record that failed in a run."""
-        if isinstance(self.executable, Executable):
-            return explained(error, self.executable, self.origins)
-        return error
+    def explained(self, error: RecordError, executable: Any = None) -> Exception:
+        """Return what to raise for a record that failed in a run of an executable."""
+        ran = executable or self.executable
+        return explained(error, ran, self.origins) if isinstance(ran, Executable) else error
 
     def call_reading(
         self, args: tuple[Any, ...]
@@ -444,7 +458,7 @@ class CompiledCall:
         executable = self.executable
         if len(executable.parts) != 1 or not executable.is_native or self.results:
             return None
-        leaves = [leaf for a in args for leaf in _leaves(a)]
+        leaves = [leaf for a in args for leaf in leaves_of(a)]
         sources = [array for leaf in leaves for array, part in zip(arrays, parts) if part is leaf]
         targets = executable.inputs
         if len(sources) != len(targets) or not can_gather(sources, targets):
@@ -461,37 +475,23 @@ class CompiledCall:
         return timings([(r.name or "record", unit_of(r), s) for r, s in timed], self.origins)
 
     def _before(self) -> None:
-        self.executable.lock.acquire()
+        executable = self._lanes.enter(True)
         try:
-            for v in self.variables:
-                if not v.in_buffer:
-                    v.sync_to_buffer()
-            self.executable.begin()  # type: ignore[union-attr]
+            self._sync()
+            executable.begin()  # type: ignore[union-attr]
         except BaseException:
-            self.executable.lock.release()
+            self._lanes.leave(executable)
             raise
+
+    def _sync(self) -> None:
+        for v in self.variables:
+            if not v.in_buffer:
+                v.sync_to_buffer()
 
     def _after(self) -> None:
         for v in self.traced.updated:
             v.written_in_buffer()
-        self.executable.lock.release()
-
-    def _enter(self, args: tuple[Any, ...]) -> None:
-        views = iter(self.executable.inputs)
-        for a in args:
-            if type(a) is np.ndarray:
-                np.copyto(next(views), a)
-            elif a is not None:
-                for leaf in _leaves(a):
-                    np.copyto(next(views), to_numpy(leaf))
-
-
-def _leaves(structure: Structure) -> list[Any]:
-    if isinstance(structure, (list, tuple)):
-        return [leaf for part in structure for leaf in _leaves(part)]
-    if isinstance(structure, dict):
-        return [leaf for k in sorted(structure) for leaf in _leaves(structure[k])]
-    return [structure] if spec_of(structure) is not None else []
+        self._lanes.leave(self.executable)
 
 
 def _unread(variable: Variable) -> Value:

@@ -52,6 +52,9 @@ def _of_program(name: str, doc: str) -> Any:
     return property(read, write, doc=doc)
 
 
+_FLOAT32 = np.dtype("float32")
+
+
 class Trainer(InspectionMixin, Layer):
     """What a model can do beyond a layer: `Model` adds its graph, files and configs.
 
@@ -386,8 +389,8 @@ class Trainer(InspectionMixin, Layer):
         """Return the model's results for all rows of the data, as NumPy arrays."""
         rows = batch_size or 32
         plain = verbose == 0 and callbacks is None and steps is None and type(x) is np.ndarray
-        if plain and x.ndim and 0 < x.shape[0] <= rows and x.dtype.kind == "f":
-            return self.predict_on_batch(x)  # one small array: nothing to set up
+        if plain and x.ndim and 0 < x.shape[0] <= rows and x.dtype.kind in "fiub":
+            return self._predict_batch(x)  # one small array: nothing to set up
         data = DataArguments(self.with_structures(x), batch_size=batch_size, steps=steps)
         return evaluation.predict(self.training_program, data, verbose, callbacks)
 
@@ -447,14 +450,27 @@ class Trainer(InspectionMixin, Layer):
     @hides_frames
     def predict_on_batch(self, x: Structure) -> Structure:
         """Return the model's results for one batch, as NumPy arrays."""
+        return self._predict_batch(x)
+
+    def _predict_batch(self, x: Structure) -> Structure:
         program = self.training_program
-        x = self.with_structures(x)
+        # Of other floats and other byte orders the data adapter makes arrays that a step takes.
+        ready = type(x) is np.ndarray and (
+            x.dtype is _FLOAT32 or (x.dtype.kind in "iub" and x.dtype.isnative)
+        )
+        if not ready:
+            x = self.with_structures(x)
         if not program.is_prepared("predict"):
             x = self.on_host(evaluation.one_batch(*read_given(self, x))).peek()[0]
             program.prepare("predict", x)
-        elif type(x) is not np.ndarray or x.dtype != np.float32 or self.host_stage() is not None:
+        elif not ready or self.host_stage() is not None:
             x = self.on_host(evaluation.one_batch(*read_given(self, x))).peek()[0]
-        result = program.step("predict")(x)
+        compiled = program.step("predict")
+        if type(x) is np.ndarray:
+            array = compiled.call_on_array(x)
+            if array is not None:
+                return array
+        result = compiled(x)
         if type(result) is Tensor:
             return evaluation.own_array(result)
         return tree.map_structure(evaluation.own_array, result)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,6 +44,9 @@ class ExportTracer(Tracer):
         return self.apply(op, inputs, attrs)
 
 
+SMALL = 1024  # bytes: smaller initializers stay in the file of the graph
+
+
 class Named(NamedTuple):
     """A model in ONNX.
 
@@ -50,11 +54,13 @@ class Named(NamedTuple):
         proto: the `onnx.ModelProto`.
         inputs: (name, dtype, shape) of each input; open sizes are names.
         outputs: likewise.
+        large: name -> array of the initializers whose numbers the proto does not hold.
     """
 
     proto: Any
     inputs: list[tuple[str, str, tuple[Any, ...]]]
     outputs: list[tuple[str, str, tuple[Any, ...]]]
+    large: dict[str, Any]
 
 
 def convert(
@@ -64,6 +70,7 @@ def convert(
     output_names: Sequence[str],
     opset: int = OLDEST_OPSET,
     name: str = "model",
+    most: float = math.inf,
 ) -> Named:
     """Return an ONNX model that computes `f`.
 
@@ -75,6 +82,7 @@ def convert(
         output_names: a name for each tensor of the result; too few: the others are numbered.
         opset: the version of ONNX's operator set.
         name: of the graph.
+        most: bytes of initializers that the proto holds; of more, it holds the small ones.
 
     Raises:
         ValueError: an op has no translation (the message names the layer), or `f` depends on open
@@ -102,7 +110,16 @@ def convert(
     names += [f"output_{i}" for i in range(len(names), len(results))]
     outputs = [w.export_item(item, w.name(wanted)) for item, wanted in zip(results, names)]
     specs = _value_specs(inputs, open_names), _value_specs(outputs, open_names)
-    return Named(_proto(onnx, w, name, *specs), *specs)
+    large = _large(w.initializers, most)
+    return Named(_proto(onnx, w, name, *specs, large), *specs, large)
+
+
+def _large(arrays: Mapping[str, Any], most: float) -> dict[str, Any]:
+    """Return the arrays that a proto does not hold: none where all of them take `most` bytes."""
+    if sum(a.nbytes for a in arrays.values()) <= most:
+        return {}
+    plain = {k: a for k, a in arrays.items() if a.dtype.kind in "fiub" or a.dtype == "bfloat16"}
+    return {key: a for key, a in plain.items() if a.nbytes >= SMALL}
 
 
 def _open_names(spots: Sequence[Sequence[tuple[int, int]]]) -> dict[OpenSize, str]:
@@ -123,7 +140,10 @@ def _value_specs(
     return [(x.name, x.dtype, tuple(label(n) for n in x.shape)) for x in items]
 
 
-def _proto(onnx: Any, w: Writer, name: str, inputs: Any, outputs: Any) -> Any:
+def _proto(
+    onnx: Any, w: Writer, name: str, inputs: Any, outputs: Any, large: dict[str, Any]
+) -> Any:
+    """Return the model; of `large`, what it reads stays, as initializers without numbers."""
     helper = onnx.helper
 
     def info(spec: tuple[str, str, tuple[Any, ...]]) -> Any:
@@ -132,8 +152,12 @@ def _proto(onnx: Any, w: Writer, name: str, inputs: Any, outputs: Any) -> Any:
     wanted = {spec[0] for spec in outputs}
     nodes = renamed(fused(w, _needed(w.nodes, set(wanted)), wanted))
     read = {n for node in nodes for n in _reads(node)}
+    for key in large.keys() - read:
+        del large[key]
     stored = [
-        onnx.numpy_helper.from_array(np.ascontiguousarray(a).reshape(a.shape), key)
+        _without_numbers(onnx, key, a)
+        if key in large
+        else onnx.numpy_helper.from_array(np.ascontiguousarray(a).reshape(a.shape), key)
         for key, a in w.initializers.items()
         if key in read
     ]
@@ -144,6 +168,11 @@ def _proto(onnx: Any, w: Writer, name: str, inputs: Any, outputs: Any) -> Any:
     proto.ir_version = min(proto.ir_version, helper.find_min_ir_version_for(opsets))
     proto.ir_version = max(proto.ir_version, 8)
     return proto
+
+
+def _without_numbers(onnx: Any, key: str, array: Any) -> Any:
+    kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
+    return onnx.TensorProto(name=key, data_type=kind, dims=array.shape)
 
 
 def _reads(node: Any) -> set[str]:

@@ -7,6 +7,8 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kerasish import tree
 from kerasish.callbacks.message import say
 from kerasish.engine.layer.input_spec import InputSpec
@@ -22,7 +24,6 @@ if TYPE_CHECKING:
 
 _MOST_INSIDE = 2**31 - 2**24  # bytes: protobuf writes no message of 2 GiB
 _ALIGNED = 4096  # bytes: stored tensors begin at multiples, so that runtimes can map them
-_SMALL = 1024  # bytes: smaller tensors stay in the file
 
 
 def export_onnx(
@@ -75,12 +76,18 @@ def export_onnx(
         )
     f, signature = inference_of(model, input_signature)
     names = input_names_of(model, signature)
+    most = 0 if external_data else _MOST_INSIDE
     try:
-        named = convert(f, signature, names, model.output_names, opset, model.name)
+        named = convert(f, signature, names, model.output_names, opset, model.name, most)
     except ValueError as error:
         raise type(error)(f"Model.export: {model.name!r}: {error}") from error
-    size = named.proto.ByteSize() if external_data is None else 0
-    outside = size > _MOST_INSIDE if external_data is None else external_data
+    if named.large and external_data is False:
+        size = sum(a.nbytes for a in named.large.values())
+        raise ValueError(
+            f"Model.export: the weights take {size:,} bytes, and an ONNX file holds at most "
+            f"{_MOST_INSIDE:,}; leave external_data at None."
+        )
+    outside = bool(named.large) or external_data is True
     _write(onnx, named, path, outside, _comparison(f, signature, named) if verify else None)
     if verbose is None or verbose:
         say(f"Saved {path!r}: ONNX, opset {opset}.")
@@ -140,7 +147,7 @@ def _write(
         return
     # Both are checked under their final names in a folder beside, which external data needs.
     with tempfile.TemporaryDirectory(dir=folder) as staging:
-        _store_outside(named.proto, os.path.join(staging, os.path.basename(data)))
+        _store_outside(named, os.path.join(staging, os.path.basename(data)))
         trial = os.path.join(staging, os.path.basename(path))
         _save(onnx, named.proto, trial, verify)
         for source, target in ((f"{trial}.data", data), (trial, path)):
@@ -159,18 +166,20 @@ def _save(onnx: Any, proto: Any, path: str, verify: Callable[[str], None] | None
         verify(path)
 
 
-def _store_outside(proto: Any, path: str) -> None:
-    """Move the bytes of large initializers to a file, each at a multiple of the page size."""
+def _store_outside(named: Named, path: str) -> None:
+    """Write the large initializers to a file, each at a multiple of the page size."""
     with open(path, "wb") as file:
-        for tensor in proto.graph.initializer:
-            content = tensor.raw_data
-            if len(content) < _SMALL:
+        for tensor in named.proto.graph.initializer:
+            array = named.large.get(tensor.name)
+            if array is None:
                 continue
             offset = -(-file.tell() // _ALIGNED) * _ALIGNED
             file.seek(offset)
-            file.write(content)
-            tensor.ClearField("raw_data")
+            little = np.ascontiguousarray(array)
+            if array.dtype.kind != "V" and array.dtype.itemsize > 1:
+                little = little.astype(array.dtype.newbyteorder("<"), copy=False)
+            file.write(little.reshape(-1).view(np.uint8).data)
             tensor.data_location = type(tensor).EXTERNAL
-            place = {"location": os.path.basename(path), "offset": offset, "length": len(content)}
+            place = {"location": os.path.basename(path), "offset": offset, "length": array.nbytes}
             for key, value in place.items():
                 tensor.external_data.add(key=key, value=str(value))

@@ -42,6 +42,7 @@ GRAIN = 16  # rows of a narrower strip are filled up to a multiple of this: the 
 _WIDEST = 8  # vectors of a tile
 OPERANDS = 5  # the first word of the epilogue's operands
 _IN_FLIGHT = 8  # sums that the processor computes at the same time
+_BLOCK = 128  # terms of a long sum that are added up alone: rounding grows with their number
 _UNROLLED = 12  # terms of a sum that are written one by one
 
 
@@ -82,6 +83,11 @@ def product(epilogue: Kernel, m: int, k: int, n: int, row: int) -> Direct:
     """Return the product of (m, k), rows `row` numbers apart, by packed (k, n)."""
     one = (1,)
     return Direct(epilogue, (m,), row, k, (m,), one, one, one, (0,), n)
+
+
+def packed_size(depth: int, filters: int) -> int:
+    """Return how many numbers packed weights are."""
+    return depth * -(-filters // GRAIN) * GRAIN
 
 
 def pack_weights(matrix: Array) -> Array:
@@ -402,10 +408,20 @@ class _Sums:
                 sums = term(p, extra, sums)
             return sums
 
+        size = _BLOCK - _BLOCK % step
+
+        def block(p: Value, totals: list[Value]) -> list[Value]:
+            zeros = [constant(0.0, "float32", self.lanes)] * len(totals)
+            own = w.loop(p, w.add(p, _int(size)), step, zeros, some)
+            return [w.add(a, b) for a, b in zip(totals, own)]
+
         rest = 0
-        if terms > _UNROLLED:
-            rest = terms - terms % step
-            sums = w.loop(_int(0), _int(rest), step, sums, some)
+        if terms >= 2 * size:
+            rest = terms - terms % size
+            sums = w.loop(_int(0), _int(rest), size, sums, block)
+        if terms - rest > _UNROLLED:
+            first, rest = rest, terms - (terms - rest) % step
+            sums = w.loop(_int(first), _int(rest), step, sums, some)
         for p in range(rest, terms):
             sums = term(_int(p), 0, sums) if copies == 1 else self._single(term, p, copies, sums)
         return sums

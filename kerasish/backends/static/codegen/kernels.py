@@ -25,7 +25,7 @@ from importlib import metadata
 from pathlib import Path
 
 from kerasish.backends import disk, trust
-from kerasish.backends.static.codegen import direct, matmul, pooling
+from kerasish.backends.static.codegen import direct, matmul, packed, pooling
 from kerasish.backends.static.codegen import generate as loops
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.machine import machine_code
@@ -46,7 +46,7 @@ class Text:
     declared: tuple[str, ...] = ()
 
 
-Generated = Kernel | matmul.Matmul | direct.Direct | pooling.Pooling | Text
+Generated = Kernel | matmul.Matmul | direct.Direct | packed.PackedProduct | pooling.Pooling | Text
 
 
 @dataclass
@@ -127,6 +127,8 @@ def texts(kernels: dict[str, Hashable], target: Target) -> tuple[list[str], set[
             text, needs = matmul.generate(kernel, symbol, target)
         elif isinstance(kernel, direct.Direct):
             text, needs = direct.generate(kernel, symbol, target)
+        elif isinstance(kernel, packed.PackedProduct):
+            text, needs = packed.generate(kernel, symbol, target)
         elif isinstance(kernel, pooling.Pooling):
             text, needs = pooling.generate(kernel, symbol, target)
         elif isinstance(kernel, Kernel):

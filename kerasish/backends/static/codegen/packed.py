@@ -15,10 +15,10 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from kerasish.backends.static.codegen.kernels import Text
 from kerasish.backends.static.machine.assembly import Target, Value, Writer, constant
 from kerasish.typing import Array
 
@@ -49,28 +49,36 @@ def scratch_size(rows: int, inputs: int, block: int) -> int:
     return 4 * rows * -(-inputs // block)
 
 
-@functools.cache
-def packed_kernel(rows: int, bits: int, integer: bool, target: Target) -> Text:
-    """Return the kernel of a product.
+@dataclass(frozen=True)
+class PackedProduct:
+    """Structure of a product.
 
-    Args:
+    Attributes:
         rows: rows at a time: 1, 2, 4 or 8; others that are left go one by one.
         bits: of a weight: 4 or 8.
         integer: x is int8 and out is int32, without scale and zero; else all are float32 (zero is
             int8).
-        target: the processor.
     """
-    worker = _Worker(rows, bits, integer, target)
-    head = "define internal void @SYMBOL.worker(ptr %args, i64 %t, i64 %n) #0"
+
+    rows: int
+    bits: int
+    integer: bool
+
+
+@functools.cache
+def generate(product: PackedProduct, symbol: str, target: Target) -> tuple[str, set[str]]:
+    """Return the LLVM IR of `i32 symbol(ptr arguments)`, and the intrinsics to declare."""
+    worker = _Worker(product.rows, product.bits, product.integer, target)
+    head = f"define internal void @{symbol}.worker(ptr %args, i64 %t, i64 %n) #0"
     source = f"{head} {{\n{worker.write()}\n}}\n"
     declared = set(worker.w.declared)
     before = ""
-    if not integer:
+    if not product.integer:
         sums = _Sums(target)
-        source += f"define internal void @SYMBOL.sums(ptr %args) #0 {{\n{sums.write()}\n}}\n"
+        source += f"define internal void @{symbol}.sums(ptr %args) #0 {{\n{sums.write()}\n}}\n"
         declared |= sums.w.declared
-        before = "  call void @SYMBOL.sums(ptr %args)\n"
-    return Text(source + _ENTRY.replace("BEFORE", before), tuple(sorted(declared)))
+        before = f"  call void @{symbol}.sums(ptr %args)\n"
+    return source + _ENTRY.replace("BEFORE", before).replace("SYMBOL", symbol), declared
 
 
 _ENTRY = """define i32 @SYMBOL(ptr %args) #0 {

@@ -11,7 +11,7 @@ from kerasish.backends.onednn.convolution import Geometry
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.lowering import blas
 from kerasish.backends.static.lowering.library import _geometry, buffer, contiguous
-from kerasish.backends.static.lowering.moves import Piece, _BlockLoop, _fill_piece
+from kerasish.backends.static.lowering.moves import BlockLoop, Piece, _fill_piece
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value
 
@@ -41,14 +41,14 @@ def taps(g: Geometry) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], t
 
 def column_moves(
     g: Geometry, data: Value, columns: Value, spread: bool = False
-) -> list[tuple[_BlockLoop, Value]]:
+) -> list[tuple[BlockLoop, Value]]:
     """Return the moves that fill the columns from the data, or (`spread`) add them to the data."""
     to = data if spread else columns
     pieces = list(_pieces(g, data, columns, spread))
-    results = [(_BlockLoop(p, to, adds=spread), to) for p in pieces]
+    results = [(BlockLoop(p, to, adds=spread), to) for p in pieces]
     full = sum(math.prod(p.shape) for p in pieces) == columns.size
     if spread or not full:
-        results.insert(0, (_BlockLoop(_fill_piece(to, 0.0), to), to))
+        results.insert(0, (BlockLoop(_fill_piece(to, 0.0), to), to))
     return results
 
 

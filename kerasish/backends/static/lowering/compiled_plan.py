@@ -18,7 +18,8 @@ from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.branches import grouped
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
-from kerasish.backends.static.lowering.library import LibraryUnit
+from kerasish.backends.static.lowering.few_rows import few_rows
+from kerasish.backends.static.lowering.library import LibraryUnit, MatmulUnit
 from kerasish.backends.static.lowering.program_threads import ONE_THREAD, Threads
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
@@ -151,7 +152,7 @@ class CompiledPlan:
             return
         changed = {old for old, _ in self.updates}
         left = MOST_KEPT
-        for unit in self.units:
+        for i, unit in enumerate(self.units):
             if not isinstance(unit, LibraryUnit) or not unit.weights:
                 continue
             weights = self.root(unit.arguments[unit.weights])
@@ -162,8 +163,11 @@ class CompiledPlan:
             is_float = dtypes.is_float(weights.dtype)
             if is_float and nbytes_of(weights) > left:
                 continue
-            unit.keep_weights(weights)
-            left -= unit.kept_bytes if is_float else 0
+            packed = few_rows(unit, weights) if isinstance(unit, MatmulUnit) else None
+            if packed is None:
+                unit.keep_weights(weights)
+            kept = self.units[i] = packed or unit
+            left -= kept.kept_bytes if is_float else 0
 
     # --- updates in place ---------------------------------------------------------------------
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -47,7 +46,6 @@ class Interpreted:
         conditions: Sequence[tuple[Value, Array]] = (),
     ) -> None:
         self._conditions = list(conditions)
-        self.lock = threading.Lock()
         self.graph, self._buffers, self._updates = graph, buffers, list(updates)
         self._steps = [(node, kernel_of(node.op)) for node in graph.nodes]
         self._free = [v for v in graph.inputs if v not in buffers]

@@ -68,7 +68,7 @@ def buffer(place: Place) -> Buffer:
 
 
 _ZERO = np.zeros(1, np.float32)
-_FRESH = place_of(_ZERO)
+FRESH = place_of(_ZERO)
 
 
 class LibraryUnit(Unit):
@@ -159,7 +159,7 @@ class LibraryUnit(Unit):
             if name == self._kept:
                 stale = locate(("stale", self))
                 # Once per run: the flag is cleared, for a run may be many batches.
-                turned = [record, copy_record(_FRESH, stale, record.name)]
+                turned = [record, copy_record(FRESH, stale, record.name)]
                 record = choice_record(stale.address, 1, turned, [], record.name)
             (after if out else before).append(record)
         return [*before, _record(self.primitive, buffers), *after]
@@ -205,6 +205,9 @@ class MatmulUnit(LibraryUnit):
     Args:
         added: what `out` holds before; the product is added to it.
         axes: the order in which `out` has the product's axes; None: their own.
+
+    Attributes:
+        plain_product: (a, b, bias), where nothing but these decides the result; else None.
     """
 
     def __init__(
@@ -212,6 +215,7 @@ class MatmulUnit(LibraryUnit):
         axes: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
+        self.plain_product = (a, b, bias) if added is None and axes is None else None
         steps = None if axes is None else _unturned(contiguous(out.shape), axes)
         turned = bias is None and added is None and axes is None and _is_narrow_sum(a, b)
         if turned:

@@ -41,7 +41,7 @@ class MoveUnit(Unit):
         pieces = [p for p in pieces if 0 not in p.shape]
         reads = dict.fromkeys(p.source for p in pieces if p.source is not None)
         super().__init__(name, list(reads), [out])
-        self.pieces = [_BlockLoop(p, out) for p in pieces]
+        self.pieces = [BlockLoop(p, out) for p in pieces]
         self.threads = max((p.threads for p in self.pieces), default=1)
 
     def kernels(self) -> list[Any]:
@@ -53,7 +53,7 @@ class MoveUnit(Unit):
         return [p.record(locate, self.writes[0], self.name) for p in self.pieces]
 
 
-class _BlockLoop:
+class BlockLoop:
     """A block as a loop over collapsed axes."""
 
     def __init__(self, piece: Piece, out: Value, adds: bool = False) -> None:
@@ -246,8 +246,8 @@ class ScatterUnit(Unit):
         rows = k.input(x.dtype)
         k.output(k.op("stop_gradient", rows), self.sums.dtype, scatter=index, combine="add")
         self.kernel = k.build()
-        self.zero = _BlockLoop(_fill_piece(self.sums, 0.0), self.sums)
-        self.round = _BlockLoop(_whole_piece(self.sums), node.out)
+        self.zero = BlockLoop(_fill_piece(self.sums, 0.0), self.sums)
+        self.round = BlockLoop(_whole_piece(self.sums), node.out)
         self.scratch = nbytes_of(self.sums) if self.half else 0
         self.threads = max(self.zero.threads, self.round.threads if self.half else 1)
         self.rows, self.columns = indices.size, math.prod(node.out.shape[1:])
@@ -293,7 +293,7 @@ class ScaledRowsUnit(Unit):
         rows = k.input(table.dtype, gather=index)
         k.output(factor * rows, node.out.dtype, scatter=place, combine="add")
         self.kernel = k.build()
-        self.zero = _BlockLoop(_fill_piece(node.out, 0.0), node.out)
+        self.zero = BlockLoop(_fill_piece(node.out, 0.0), node.out)
         self.rows, self.columns = indices.size, table.shape[1]
         self.flops = 2.0 * self.rows * self.columns
         self.threads = self.zero.threads

@@ -68,10 +68,9 @@ class PackedUnit(Unit):
         super().__init__(name, node.inputs, node.outputs)
         self.sizes, self.block, self.bits = (rows, columns, inputs), block, bits
         self.integer = node.op is integer_matmul
-        target = host_target()
-        most = 8 if target.lanes == packed.LANES else 4
+        most = 8 if host_target().lanes == packed.LANES else 4
         at_once = max(n for n in (1, 2, 4, 8) if n <= min(rows, most))
-        self.kernel = packed.packed_kernel(at_once, bits, self.integer, target)
+        self.kernel = packed.PackedProduct(at_once, bits, self.integer)
         self.scratch = 0 if self.integer else packed.scratch_size(rows, inputs, block)
         self.flops = 2.0 * math.prod(self.sizes)
 

@@ -16,6 +16,7 @@ from kerasish.backends.static.lowering.moves import (
     make_scaled_rows,
 )
 from kerasish.backends.static.lowering.pool import make_max_pool
+from kerasish.backends.static.lowering.quantized import make_packed
 from kerasish.backends.static.lowering.standalone_direct import (
     TransposedUnit,
     convolution_unit,
@@ -32,6 +33,7 @@ from kerasish.backends.static.lowering.units import PythonUnit, Unit, plan_units
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.fuse_epilogues import Product, apart
+from kerasish.ops.networks.quantized import integer_matmul
 from kerasish.ops.op import REGISTRY
 
 
@@ -61,6 +63,13 @@ class StandaloneBuilder(Builder):
         if node.op.name == "pool_average" and node.out.dtype == "float32":
             self._mean(node)
             return
+        if node.op is integer_matmul:
+            for v in node.inputs:
+                self._materialize(v)
+            unit = make_packed(node)
+            if unit is not None:
+                self.units.append(unit)
+                return
         if node.op.name != "matmul":
             super()._lower(node)
             return
@@ -113,7 +122,7 @@ class StandaloneBuilder(Builder):
         if node.op.name in RECURRENT:
             return self._recurrent(node)
         unit = make_max_pool(node) or make_move(node) or make_indexing(node)
-        return unit or make_scaled_rows(node)
+        return unit or make_scaled_rows(node) or make_packed(node)
 
     def _python(self, node: Node) -> Unit:
         raise UnsupportedStep(

@@ -19,8 +19,8 @@ from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.columns import taps
 from kerasish.backends.static.lowering.library import View, _geometry, contiguous, epilogue_kernel
 from kerasish.backends.static.lowering.moves import (
+    BlockLoop,
     Piece,
-    _BlockLoop,
     _fill_piece,
 )
 from kerasish.backends.static.lowering.units import Locate, Unit
@@ -204,7 +204,7 @@ class WindowSumUnit(StandaloneUnit):
                     steps, sum(s * at for s, at in zip(steps[1:], first)),
                 )
             )  # fmt: skip
-        self.loops = [_BlockLoop(p, out, adds=i > 0) for i, p in enumerate(pieces)]
+        self.loops = [BlockLoop(p, out, adds=i > 0) for i, p in enumerate(pieces)]
 
     def kernels(self) -> list[Any]:
         """Return the kernels of the moves."""

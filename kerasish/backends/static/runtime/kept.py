@@ -9,8 +9,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from kerasish.backends.static.lowering.units import Place, Unit, aligned_array, place_of
 from kerasish.graph.ir import Value
+from kerasish.ops import dtypes
+from kerasish.tensor import Variable, to_numpy
 from kerasish.typing import Array
 
 
@@ -21,6 +25,17 @@ class InputBuffer:
 
     def __init__(self, array: Array) -> None:
         self.array, self.writes = array, 0
+
+
+class VariableBuffer:
+    """The memory of a variable that compiled steps use: its address never changes."""
+
+    __slots__ = ("array", "writes")
+
+    def __init__(self, variable: Variable) -> None:
+        value = np.asarray(to_numpy(variable.latest))
+        self.array = aligned_array(value.shape, dtypes.name_of(value.dtype))
+        self.writes = 0
 
 
 class KeptWeights:
@@ -54,6 +69,14 @@ class KeptWeights:
     def place(self, key: Any) -> Place | None:
         """Return the place of a unit's weights or flag; None for other keys."""
         return self._places.get(key)
+
+    def is_fresh(self) -> bool:
+        """Return whether the kept weights are those that the variables hold."""
+        seen = self._seen
+        for i, buffer in enumerate(self._buffers):
+            if seen[i] != (0 if buffer is None else buffer.writes):
+                return False
+        return True
 
     def begin(self) -> None:
         """Set the flags for a run."""

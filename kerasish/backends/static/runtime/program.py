@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen.driver import (
     Program,
@@ -50,6 +48,8 @@ class Executable:
         buffers: graph input -> the buffer of that variable: its array, and how often it was
             written.
         answers: the arrays that the plan's conditions must be equal to.
+        kept: the kept weights of another executable of this plan and these buffers, which are
+            shared; None: its own.
     """
 
     def __init__(
@@ -57,15 +57,17 @@ class Executable:
         compiled_plan: CompiledPlan,
         buffers: Mapping[Value, Any],
         answers: Sequence[Array] = (),
+        kept: KeptWeights | None = None,
     ) -> None:
         self._answers = list(answers)
         self.lock = threading.Lock()
         self.compiled_plan = compiled_plan
+        self._views: dict[Value, Array] = {}
         self.units, self.plan = compiled_plan.units, compiled_plan.plan
         self._buffers = {v: place_of(b.array) for v, b in buffers.items()}
         self._keep = list(buffers.values())
         self._changed = [buffers[old] for old, _ in compiled_plan.updates]
-        self.kept = KeptWeights(self.units, buffers)
+        self.kept = KeptWeights(self.units, buffers) if kept is None else kept
         self._watch = strict_memory.watch_of(compiled_plan)
         if self._watch is None:
             self._owner, self._address = aligned(self.plan.nbytes)
@@ -185,7 +187,10 @@ class Executable:
 
     def output(self, v: Value) -> Array:
         """Return a copy of an output of the last run."""
-        return np.array(view_of(self.locate(v), v))
+        view = self._views.get(v)
+        if view is None:
+            view = self._views[v] = view_of(self.locate(v), v)
+        return view.copy()
 
     def unit_of(self, record: Record) -> Unit | None:
         """Return the unit that a record belongs to; None for those between units."""
@@ -216,6 +221,15 @@ class Executable:
             RecordError: an index is out of range, for example; `inspection.explained` says more.
         """
         self._run_parts(_run_part)
+
+    def run_sharing(self) -> None:
+        """Run once, with kept weights that are as the variables are: runs at once share them.
+
+        Raises:
+            RecordError: as `run`.
+        """
+        for part in self.parts:
+            part.run()
 
     def begin(self) -> None:
         """Note which weights have been written since they were last reordered."""

@@ -1,0 +1,116 @@
+"""Products of few rows by weights that do not change: loops of our own on packed weights.
+
+A library's product of one row costs a call and reads the weights in a layout for many rows. Here
+each thread reads its columns of the weights once, from end to end.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from kerasish.backends.onednn import native
+from kerasish.backends.static.codegen import direct
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.nested_records import choice_record, concurrent_record
+from kerasish.backends.static.lowering.library import (
+    FRESH,
+    MatmulUnit,
+    View,
+    epilogue_kernel,
+)
+from kerasish.backends.static.lowering.moves import BlockLoop, Piece
+from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record
+from kerasish.graph.ir import Value
+
+MOST_ROWS = 8  # more are multiplied by the library
+GRAIN = 1 << 19  # bytes of weights per thread: about 10 us of reading
+
+
+class FewRowsUnit(Unit):
+    """A product of few rows by packed weights, which are kept from run to run.
+
+    Args:
+        a, b: the factors; the numbers of a row of `a` are adjacent.
+        out: the result.
+        bias: added to each row, or None.
+        root: the value in whose memory the weights lie; it does not change in a run.
+    """
+
+    def __init__(self, a: View, b: View, out: Value, bias: Value | None, root: Value) -> None:
+        super().__init__("product", [v for v in (a.root, b.root, bias) if v], [out])
+        self.a, self.b, self.out, self.bias = a, b, out, bias
+        (self.depth, self.columns), self.kept_value = b.shape, root
+        self.packed = Value((direct.packed_size(*b.shape),), "float32")
+        self.kept_bytes = 4 * self.packed.size
+        self.flops = 2.0 * a.shape[0] * self.depth * self.columns
+        strips = -(-self.columns // direct.STRIP)
+        parts = min(native.threads_for(self.kept_bytes, GRAIN), strips)
+        cuts = [strips * i // parts * direct.STRIP for i in range(parts)] + [self.columns]
+        self.parts = list(zip(cuts, cuts[1:]))
+        self.epilogue = epilogue_kernel(bias, "")
+        self.packing = [BlockLoop(piece, self.packed) for piece in self._pieces()]
+
+    def _pieces(self) -> list[Piece]:
+        """Return the copies of the weights into strips; what fills up a strip stays 0."""
+        pieces = []
+        for first in range(0, self.columns, direct.STRIP):
+            count = min(direct.STRIP, self.columns - first)
+            row = -(-count // direct.GRAIN) * direct.GRAIN
+            pieces.append(
+                Piece(
+                    self.b.root, (self.depth, count), self.b.strides, first * self.b.strides[1],
+                    (row, 1), first * self.depth,
+                )
+            )  # fmt: skip
+        return pieces
+
+    def kernels(self) -> list[Any]:
+        """Return the kernels of the products and of the packing."""
+        return [*(self._structure(*part) for part in self.parts), *(p.kernel for p in self.packing)]
+
+    def _structure(self, first: int, last: int) -> direct.Direct:
+        return direct.product(
+            self.epilogue, self.a.shape[0], self.depth, last - first, self.a.strides[0]
+        )
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the packing, which runs where the weights have changed, and the products."""
+        kept, stale = locate(("kept", self)), locate(("stale", self))
+
+        def find(key: Any) -> Place:
+            return kept if key is self.packed else locate(key)
+
+        packing = [loop.record(find, self.packed, self.name) for loop in self.packing]
+        packing.append(copy_record(FRESH, stale, self.name))
+        parts = [self._product(locate, kept.address, *part) for part in self.parts]
+        lists = [[record] for record in parts]
+        product = parts[0] if len(parts) == 1 else concurrent_record(lists, self.name)
+        return [choice_record(stale.address, 1, packing, [], self.name), product]
+
+    def _product(self, locate: Locate, kept: int, first: int, last: int) -> Record:
+        structure = self._structure(first, last)
+        operands = [] if self.bias is None else [(locate(self.bias).address + 4 * first, 0)]
+        operands.append((locate(self.out).address + 4 * first, self.columns))
+        block = direct.pack(
+            structure, table=load_runtime().table, n=1, x=locate(self.a.root).address,
+            weights=kept + 4 * first * self.depth, operands=operands,
+        )  # fmt: skip
+        return Record(compile_one(structure), block, self.name)
+
+
+def few_rows(unit: MatmulUnit, root: Value) -> FewRowsUnit | None:
+    """Return the unit that does what a product of the library does; None where that is better.
+
+    Args:
+        unit: a product by weights.
+        root: the value in whose memory the weights lie.
+    """
+    if unit.plain_product is None:
+        return None
+    a, b, bias = unit.plain_product
+    dtypes = {v.dtype for v in (a.root, b.root, unit.writes[0], *([bias] if bias else []))}
+    fits = len(a.shape) == 2 and len(b.shape) == 2 and (a.shape[1] == 1 or a.strides[1] == 1)
+    if not fits or dtypes != {"float32"} or a.shape[0] > MOST_ROWS:
+        return None
+    return FewRowsUnit(a, b, unit.writes[0], bias, root)

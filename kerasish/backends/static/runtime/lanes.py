@@ -1,0 +1,129 @@
+"""Who runs a compiled call when several threads want to: runs that change nothing run at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from kerasish import config
+from kerasish.backends.onednn import native
+from kerasish.backends.static.lowering.interpreted import Interpreted
+from kerasish.backends.static.machine import guard_pages
+from kerasish.backends.static.runtime.program import Executable
+from kerasish.graph.ir import Value
+from kerasish.tensor import Variable
+
+MOST_MEMORY = 1 << 28  # bytes of all arenas beyond the first
+
+
+def may_share(executable: Executable | Interpreted) -> bool:
+    """Return whether runs may take place at the same time, each in an arena of its own.
+
+    They may not where a run changes variables, asks Python, prints, or meets other processes.
+    """
+    if not isinstance(executable, Executable) or not executable.is_native or guard_pages.mode():
+        return False
+    plan = executable.compiled_plan
+    alone = plan.updates or plan.copies or plan.conditions
+    return not alone and all(unit.movable for unit in plan.units)
+
+
+def most_at_once(executable: Executable) -> int:
+    """Return how many runs may take place at the same time: one per processor, within memory."""
+    spare = MOST_MEMORY // max(executable.plan.nbytes, 1)
+    return 1 + min(native.processors() - 1, spare)
+
+
+class Lanes:
+    """The executables of one compiled call. A run enters, has one for itself, and leaves.
+
+    A run is alone where it copies variables into their buffers or reorders kept weights, which all
+    executables read. Then the others wait, and so does every run of a call that may not share.
+
+    Args:
+        first: the executable that there is.
+        variables: those that it reads.
+        buffers: graph input -> the buffer of that variable, for further executables; None: runs
+            take turns.
+    """
+
+    def __init__(
+        self,
+        first: Executable | Interpreted,
+        variables: Sequence[Variable],
+        buffers: Mapping[Value, Any] | None = None,
+    ) -> None:
+        self.first = first
+        self._variables = variables
+        self._shares = buffers is not None and may_share(first)
+        self._buffers = buffers or {}
+        self._left = most_at_once(first) - 1 if self._shares else 0  # type: ignore[arg-type]
+        self._free: list[Executable | Interpreted] = [first]
+        self._lock = threading.Lock()
+        self._change = threading.Condition(self._lock)
+        self._running = self._waiting = 0
+        self.alone = False  # whether the run that takes place must be the only one
+
+    def enter(self, alone: bool = False) -> Executable | Interpreted:
+        """Wait for memory and return it; `leave` must follow.
+
+        Args:
+            alone: whether the run must be the only one, in the first executable.
+        """
+        with self._lock:
+            if not alone and self._free and not self.alone and self._is_ready():
+                self._running += 1
+                return self._free.pop()
+            while True:
+                single = alone or not self._is_ready()
+                if not self._running if single else not self.alone and self._free_or_left():
+                    break
+                self._waiting += 1
+                try:
+                    self._change.wait()
+                finally:
+                    self._waiting -= 1
+            self._running += 1
+            self.alone = single
+            if single:
+                self._free.remove(self.first)
+                return self.first
+            if self._free:
+                return self._free.pop()
+            self._left -= 1
+        return self._another()
+
+    def leave(self, executable: Executable | Interpreted) -> None:
+        """End a run."""
+        with self._lock:
+            self._running -= 1
+            self.alone = False
+            self._free.append(executable)
+            if self._waiting:
+                self._change.notify_all()
+
+    def _free_or_left(self) -> bool:
+        return bool(self._free) or self._left > 0
+
+    def _is_ready(self) -> bool:
+        """Return whether a run would only read variables and kept weights."""
+        if not self._shares:
+            return False
+        for v in self._variables:
+            if not v.in_buffer:
+                return False
+        return self.first.kept.is_fresh()  # type: ignore[union-attr]
+
+    def _another(self) -> Executable:
+        first: Any = self.first
+        plan = first.compiled_plan
+        try:
+            with config.using_threads(plan.threads):
+                return Executable(plan, self._buffers, kept=first.kept)
+        except BaseException:
+            with self._lock:
+                self._running -= 1
+                self._left += 1
+                self._change.notify_all()
+            raise

@@ -1,0 +1,207 @@
+"""`predict` from several threads: runs at the same time, each in its memory, with equal bits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import kerasish
+from kerasish import layers
+from kerasish.backends.onednn import native
+from kerasish.backends.static.machine import guard_pages
+from kerasish.backends.static.runtime import lanes
+from kerasish.backends.static.runtime.program import Executable
+
+WAIT = 60.0  # seconds; a test that waits as long has failed
+shared = pytest.mark.skipif(
+    bool(guard_pages.mode()), reason="strict memory: runs take turns, their memory is checked"
+)
+
+
+@pytest.fixture(autouse=True)
+def _static_with_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    kerasish.config.set_backend("static")
+    monkeypatch.setattr(native, "processors", lambda: 3)
+
+
+def dense(bias: bool = True) -> Any:
+    kerasish.utils.set_random_seed(3)
+    x = kerasish.Input((40,))
+    y = layers.Dense(300, activation="relu", use_bias=bias)(x)
+    return kerasish.Model(x, layers.Dense(7, use_bias=bias)(y))
+
+
+def rows(seed: int, count: int = 5) -> Any:
+    return np.random.default_rng(seed).standard_normal((count, 40)).astype("float32")
+
+
+def lanes_of(model: Any) -> list[lanes.Lanes]:
+    return [call._lanes for call in model.training_program.step("predict")._calls()]
+
+
+def together(tasks: list[Callable[[], None]]) -> None:
+    """Run functions in threads; raise the first error."""
+    errors: list[BaseException] = []
+
+    def guarded(task: Callable[[], None]) -> None:
+        try:
+            task()
+        except BaseException as error:  # noqa: BLE001 (raised below)
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(task,)) for task in tasks]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(WAIT)
+    assert not any(thread.is_alive() for thread in threads)
+    if errors:
+        raise errors[0]
+
+
+@shared
+@pytest.mark.parametrize("threads", [2, 3])
+def test_runs_meet_and_give_equal_bits(monkeypatch: pytest.MonkeyPatch, threads: int) -> None:
+    model = dense()
+    inputs = [rows(i) for i in range(threads)]
+    expected = [model.predict(x, verbose=0).tobytes() for x in inputs]
+    inside, run = threading.Barrier(threads), Executable.run_sharing
+
+    def meet(self: Executable) -> None:
+        inside.wait(WAIT)  # all are here at the same time, or this fails
+        run(self)
+        inside.wait(WAIT)
+
+    monkeypatch.setattr(Executable, "run_sharing", meet)
+    found: dict[tuple[int, int], bytes] = {}
+
+    def predict(i: int) -> None:
+        for turn in range(5):
+            found[i, turn] = model.predict(inputs[i], verbose=0).tobytes()
+
+    together([lambda i=i: predict(i) for i in range(threads)])  # type: ignore[misc]
+    assert found == {(i, turn): expected[i] for i in range(threads) for turn in range(5)}
+    (own,) = lanes_of(model)
+    assert len(own._free) == threads and own._running == 0
+
+
+@shared
+def test_memory_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = dense()
+    model.predict(rows(0), verbose=0)
+    (own,) = lanes_of(model)
+    kept = own.first.kept
+    assert lanes.most_at_once(own.first) == 3
+    monkeypatch.setattr(lanes, "MOST_MEMORY", own.first.plan.nbytes)
+    assert lanes.most_at_once(own.first) == 2
+    expected = [model.predict(rows(i), verbose=0).tobytes() for i in range(8)]
+
+    def predict(i: int) -> None:
+        for _ in range(10):
+            assert model.predict(rows(i), verbose=0).tobytes() == expected[i]
+
+    together([lambda i=i: predict(i) for i in range(8)])  # type: ignore[misc]
+    assert len(own._free) <= 3  # one per processor, however many threads there are
+    assert all(e.kept is kept for e in own._free)  # the weights lie in memory once
+    monkeypatch.setattr(lanes, "MOST_MEMORY", 0)
+    assert lanes.most_at_once(own.first) == 1
+
+
+def test_assigned_weights_reach_all_runs() -> None:
+    model = dense(bias=False)
+    x = rows(0)
+    last = model.layers[2].kernel
+    choices = [last.numpy().copy(), np.full(last.shape, 0.25, "float32")]
+    results = []
+    for kernel in choices:
+        last.assign(kernel)
+        results.append(model.predict(x, verbose=0).tobytes())
+    assert results[0] != results[1]
+    stop = threading.Event()
+
+    def predict() -> None:
+        while not stop.is_set():
+            assert model.predict(x, verbose=0).tobytes() in results
+
+    def assign() -> None:
+        try:
+            for turn in range(60):
+                last.assign(choices[turn % 2])
+                assert model.predict(x, verbose=0).tobytes() == results[turn % 2]
+        finally:
+            stop.set()
+
+    together([predict, predict, assign])
+
+
+def test_an_error_in_one_thread_leaves_the_others_alone() -> None:
+    x = kerasish.Input((3,), dtype="int32")
+    model = kerasish.Model(x, layers.Embedding(5, 4)(x))
+    good, bad = np.array([[0, 4, 2]], "int32"), np.array([[0, 5, 2]], "int32")
+    expected = model.predict(good, verbose=0).tobytes()
+
+    def predict() -> None:
+        for _ in range(20):
+            assert model.predict(good, verbose=0).tobytes() == expected
+
+    def fail() -> None:
+        for _ in range(20):
+            with pytest.raises(IndexError, match="Index 5"):
+                model.predict(bad, verbose=0)
+
+    together([predict, fail, fail])
+    assert all(own._running == 0 and not own.alone for own in lanes_of(model))
+
+
+@shared
+def test_memory_that_cannot_be_had_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    model = dense()
+    expected = model.predict(rows(0), verbose=0).tobytes()
+    (own,) = lanes_of(model)
+    taken = own.enter()
+
+    def no_memory(*args: Any, **options: Any) -> Any:
+        raise MemoryError("no memory")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(lanes, "Executable", no_memory)
+        with pytest.raises(MemoryError, match="no memory"):
+            own.enter()
+    assert model.predict(rows(0), verbose=0).tobytes() == expected
+    own.leave(taken)
+    assert own._running == 0 and len(own._free) == 2
+
+
+def test_steps_that_change_variables_take_turns() -> None:
+    model = dense()
+    model.compile("sgd", "mse")
+    x, y = rows(0, 8), np.zeros((8, 7), "float32")
+    model.fit(x, y, batch_size=8, verbose=0)
+    calls = model.training_program.step("train")._calls()
+    assert calls and not any(call._lanes._shares for call in calls)
+    together([lambda: model.train_on_batch(x, y)] * 3)  # type: ignore[list-item]
+    assert int(model.optimizer.iterations.numpy()) == 4
+
+
+def test_a_run_alone_waits_for_the_others() -> None:
+    model = dense()
+    model.predict(rows(0), verbose=0)
+    (own,) = lanes_of(model)
+    taken, entered = own.enter(), threading.Event()
+
+    def alone() -> None:
+        only = own.enter(alone=True)
+        entered.set()
+        assert only is own.first
+        own.leave(only)
+
+    waiter = threading.Thread(target=alone)
+    waiter.start()
+    assert not entered.wait(0.05)
+    own.leave(taken)
+    waiter.join(WAIT)
+    assert entered.is_set()
