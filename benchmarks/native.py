@@ -88,7 +88,19 @@ def make_calls(workload: Workload, folder: str) -> tuple[dict[str, Call], int]:
 
 def _reading(weights: np.ndarray[Any, Any], folder: str) -> Call:
     library = os.path.join(folder, f"reading_{time.time_ns()}.so")
-    command = ["cc", "-O3", "-march=native", "-ffast-math", "-shared", "-fPIC", "-x", "c", "-"]
+    command = [
+        "cc",
+        "-O3",
+        "-march=native",
+        "-fassociative-math",
+        "-fno-signed-zeros",
+        "-fno-trapping-math",
+        "-shared",
+        "-fPIC",
+        "-x",
+        "c",
+        "-",
+    ]
     subprocess.run([*command, "-o", library], input=_SOURCE, text=True, check=True)
     function = ctypes.CDLL(library).reading
     function.restype = ctypes.c_float

@@ -339,7 +339,7 @@ def test_small_programs_take_one_thread(monkeypatch):
             model = kerasish.Sequential([layers.Dense(900, "relu"), layers.Dense(10)])
             model.compile("sgd", "mse")
             x = np.random.default_rng(0).normal(size=(32, 300)).astype("float32")
-            found[limit] = [model.predict_on_batch(x[:n]) for n in (4, 32)]
+            found[limit] = [model.predict_on_batch(x[:n]) for n in (16, 32)]
             few, many = plans(model, "predict")
             assert few.threads == (1 if limit else None) and many.threads is None
             assert max(u.threads for u in many.units) == 2

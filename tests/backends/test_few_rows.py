@@ -11,7 +11,7 @@ import kerasish
 from kerasish import layers, ops
 from kerasish.backends.onednn import native
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
-from kerasish.backends.static.lowering import few_rows
+from kerasish.backends.static.lowering import few_rows, program_threads
 from kerasish.backends.static.lowering.few_rows import FewRowsUnit
 from kerasish.backends.static.lowering.library import MatmulUnit
 from kerasish.backends.static.machine import guard_pages
@@ -54,6 +54,7 @@ def test_equal_to_numpy_with_one_thread_and_two(
     weights, bias = kerasish.Variable(numbers(depth, columns)), kerasish.Variable(numbers(columns))
     x = numbers(rows, depth, seed=1)
     monkeypatch.setattr(few_rows, "GRAIN", 1)
+    monkeypatch.setattr(program_threads, "SMALL_PROGRAM", 0)
     results = []
     for threads in (1, 2):
         with kerasish.config.using_threads(threads):

@@ -56,8 +56,8 @@ class _Expander:
         """Return whether a value is a product of many terms, perhaps with a bias."""
         maker = self.makers.get(v)
         if maker is not None and maker.op.name == "add":
-            made = (self.makers.get(x) for x in maker.inputs if x.shape == v.shape)
-            maker = next((m for m in made if m is not None and m.op.name == "matmul"), None)
+            nodes = (self.makers.get(x) for x in maker.inputs if x.shape == v.shape)
+            maker = next((m for m in nodes if m is not None and m.op.name == "matmul"), None)
         if maker is None or maker.op.name != "matmul":
             return False
         depth = maker.inputs[0].shape[-1]

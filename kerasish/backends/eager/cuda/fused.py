@@ -27,8 +27,9 @@ def make_op(
     outputs: int = 1,
     first_alone: bool = False,
     accumulates: bool = False,
+    flops: Callable[..., int] | None = None,
 ) -> Op:
-    """Return an op that is in no registry, since only the engine of a GPU uses it.
+    """Return an op that is in no registry, since only the eager engine uses it.
 
     Args:
         kernel: function of the array module and of arrays.
@@ -37,9 +38,10 @@ def make_op(
         first_alone: whether gradients reach the first result alone: the rule gets None for the
             others, and nothing writes zeros for them.
         accumulates: whether the rule takes `onto`, see `Op.accumulates`.
+        flops: see `Op.flops`.
     """
     op = Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
-    op.sparse_gradients, op.accumulates = first_alone, accumulates
+    op.sparse_gradients, op.accumulates, op.flops = first_alone, accumulates, flops
     return op
 
 

@@ -110,14 +110,31 @@ def _gradient(
     return [by_x, by_kernel, *(BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
 
 
+def _flops(of_rows: int, of_columns: int, in_results: bool = False) -> Any:
+    """Return the function that counts the FLOPs of a product: two per number and per sum's term.
+
+    Args:
+        of_rows: the input whose numbers are counted.
+        of_columns: the input whose last axis says how many products each of these is in.
+        in_results: whether the numbers counted are those of the first result instead.
+    """
+
+    def count(inputs: Any, results: Any) -> int:
+        numbers = results[0] if in_results else inputs[of_rows]
+        return 2 * math.prod(numbers) * inputs[of_columns][-1]
+
+    return count
+
+
 # Of x: what has arrived there before is added as the product is written.
-_ROWS_GRADIENT = make_op(_rows_kernel, _rows_rule)
+_ROWS_GRADIENT = make_op(_rows_kernel, _rows_rule, flops=_flops(0, 1, in_results=True))
 _ROWS_ONTO = make_op(
-    _onto_kernel, lambda h, dx, onto, g, kernel: (h, *_rows_rule(h, dx, g, kernel))
-)
+    _onto_kernel, lambda h, dx, onto, g, kernel: (h, *_rows_rule(h, dx, g, kernel)),
+    flops=_flops(0, 1, in_results=True),
+)  # fmt: skip
 # Of the kernel and of the bias: sums of what arrives are made as the product reads it.
-_WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2)
-_AFFINE = make_op(_affine_kernel, _gradient, accumulates=True)
+_WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2, flops=_flops(0, 1))
+_AFFINE = make_op(_affine_kernel, _gradient, accumulates=True, flops=_flops(0, 1))
 
 
 def whole_affine(
