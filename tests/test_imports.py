@@ -158,6 +158,7 @@ def test_import_brings_nothing_heavy_and_leaves_no_trace(tmp_path):
     assert not list(tmp_path.iterdir())
 
 
+@pytest.mark.slow
 def test_import_time_is_told(tmp_path):
     """The time is printed (`pytest -s`), not judged: machines differ."""
     kept = {"PYTHONDONTWRITEBYTECODE": "", "PYTHONPYCACHEPREFIX": str(tmp_path)}

@@ -117,10 +117,12 @@ def zoo():
     [
         ((), {"KERASISH_ONEDNN": "off"}),
         (("no-llvmlite",), {}),
-        (("no-llvmlite",), {"KERASISH_ONEDNN": "off"}),
-        ((), {"KERASISH_CPU": "sse"}),
+        pytest.param(
+            ("no-llvmlite",), {"KERASISH_ONEDNN": "off"}, id="neither", marks=pytest.mark.slow
+        ),
+        pytest.param((), {"KERASISH_CPU": "sse"}, id="an old processor", marks=pytest.mark.slow),
     ],
-    ids=["no onednn", "no llvmlite", "neither", "an old processor"],
+    ids=["no onednn", "no llvmlite", None, None],
 )
 def test_every_kind_of_layer_trains_without(zoo, flags, environment):
     losses = _zoo(*flags, **environment)

@@ -18,9 +18,7 @@ from kerasish.ranks import Alone
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_divided.py"
 FAST = ["essentials", "bytes", "refused", "files", "resume", "model_parallel"]
 SLOW = [["options", "dtypes"], ["kinds"], ["switched", "callbacks", "sources", "one_rank"]]
-
-
-LAYOUTS = [[*FAST[:5], "dtypes"], ["options", "kinds"], ["switched", "callbacks", "sources"]]
+LAYOUTS = [[*FAST[:5], "dtypes", "options"], ["kinds", "switched", "callbacks", "sources"]]
 
 
 def run(ranks: int, names: list[str], *first: str) -> str:

@@ -155,8 +155,13 @@ def exported(model: Any, folder: Path, **options: Any) -> Library:
     return Library(folder / "m.so", "m")
 
 
+def marked(name: str) -> Any:
+    quick = ("mlp", "recurrent", "cnn", "residual")
+    return name if name in quick else pytest.param(name, marks=pytest.mark.slow)
+
+
 @needs_linker
-@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("name", [marked(name) for name in MODELS])
 def test_equal_to_the_static_engine(name: str, tmp_path: Path) -> None:
     model = varied(MODELS[name]())
     library = exported(model, tmp_path)

@@ -91,6 +91,7 @@ def test_what_cannot_be_told_is_refused():
         fingerprint({"file": (n for n in ())})
 
 
+@pytest.mark.slow
 def test_prints_are_the_same_in_every_process():
     program = (
         "from kerasish.wrappers.fingerprint import fingerprint\n"
