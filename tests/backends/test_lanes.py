@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,7 @@ def test_runs_meet_and_give_equal_bits(monkeypatch: pytest.MonkeyPatch, threads:
     together([lambda i=i: predict(i) for i in range(threads)])  # type: ignore[misc]
     assert found == {(i, turn): expected[i] for i in range(threads) for turn in range(5)}
     (own,) = lanes_of(model)
-    assert len(own._free) == threads and own._running == 0
+    assert len(own._free) == threads and not own._runs
 
 
 @shared
@@ -154,26 +155,64 @@ def test_an_error_in_one_thread_leaves_the_others_alone() -> None:
                 model.predict(bad, verbose=0)
 
     together([predict, fail, fail])
-    assert all(own._running == 0 and not own.alone for own in lanes_of(model))
+    assert all(not own._runs and not own.alone for own in lanes_of(model))
+
+
+@contextlib.contextmanager
+def held(own: lanes.Lanes) -> Iterator[None]:
+    """Let another thread have memory in this block."""
+    entered, ended = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        own.enter()
+        entered.set()
+        ended.wait(WAIT)
+        own.leave()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    assert entered.wait(WAIT)
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join(WAIT)
 
 
 @shared
+@pytest.mark.timeout(30)  # without memory that was given back the last run would wait
 def test_memory_that_cannot_be_had_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = dense()
     expected = model.predict(rows(0), verbose=0).tobytes()
     (own,) = lanes_of(model)
-    taken = own.enter()
 
     def no_memory(*args: Any, **options: Any) -> Any:
         raise MemoryError("no memory")
 
-    with monkeypatch.context() as patched:
-        patched.setattr(lanes, "Executable", no_memory)
-        with pytest.raises(MemoryError, match="no memory"):
-            own.enter()
+    with held(own):
+        with monkeypatch.context() as patched:
+            patched.setattr(lanes, "Executable", no_memory)
+            for _ in range(native.processors()):
+                with pytest.raises(MemoryError, match="no memory"):
+                    own.enter()
+        assert model.predict(rows(0), verbose=0).tobytes() == expected
+    assert not own._runs and len(own._free) == 2
+
+
+@shared
+@pytest.mark.timeout(30)  # without it a run would wait for itself
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_ctrl_c_left_behind_is_taken_back(alone: bool) -> None:
+    model = dense()
+    expected = model.predict(rows(0), verbose=0).tobytes()
+    (own,) = lanes_of(model)
+    own.enter(alone)  # Ctrl-C ends the run here: nobody leaves
     assert model.predict(rows(0), verbose=0).tobytes() == expected
-    own.leave(taken)
-    assert own._running == 0 and len(own._free) == 2
+    assert not own._runs and not own.alone and own._free == [own.first]
+    model.layers[-1].bias.assign(model.layers[-1].bias + 1.0)  # the next run is alone
+    own.enter(alone)
+    assert model.predict(rows(0), verbose=0).tobytes() != expected
+    assert not own._runs and not own.alone and own._free == [own.first]
 
 
 def test_steps_that_change_variables_take_turns() -> None:
@@ -191,17 +230,17 @@ def test_a_run_alone_waits_for_the_others() -> None:
     model = dense()
     model.predict(rows(0), verbose=0)
     (own,) = lanes_of(model)
-    taken, entered = own.enter(), threading.Event()
+    entered = threading.Event()
 
     def alone() -> None:
         only = own.enter(alone=True)
         entered.set()
         assert only is own.first
-        own.leave(only)
+        own.leave()
 
     waiter = threading.Thread(target=alone)
-    waiter.start()
-    assert not entered.wait(0.05)
-    own.leave(taken)
+    with held(own):
+        waiter.start()
+        assert not entered.wait(0.05)
     waiter.join(WAIT)
     assert entered.is_set()

@@ -432,7 +432,7 @@ class CompiledCall:
                 v.written_in_buffer()
             return [executable.output(v) for v in self.results]
         finally:
-            lanes.leave(executable)
+            lanes.leave()
 
     def other_path(self, error: UnmetConditionError) -> OtherPath:
         """Return the answers of the last run, up to the condition that did not hold."""
@@ -480,7 +480,7 @@ class CompiledCall:
             self._sync()
             executable.begin()  # type: ignore[union-attr]
         except BaseException:
-            self._lanes.leave(executable)
+            self._lanes.leave()
             raise
 
     def _sync(self) -> None:
@@ -491,7 +491,7 @@ class CompiledCall:
     def _after(self) -> None:
         for v in self.traced.updated:
             v.written_in_buffer()
-        self._lanes.leave(self.executable)
+        self._lanes.leave()
 
 
 def _unread(variable: Variable) -> Value:

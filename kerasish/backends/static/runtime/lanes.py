@@ -41,6 +41,9 @@ class Lanes:
     A run is alone where it copies variables into their buffers or reorders kept weights, which all
     executables read. Then the others wait, and so does every run of a call that may not share.
 
+    Ctrl-C may end a run before it leaves: what its thread had is taken back when the thread enters
+    again.
+
     Args:
         first: the executable that there is.
         variables: those that it reads.
@@ -62,7 +65,8 @@ class Lanes:
         self._free: list[Executable | Interpreted] = [first]
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
-        self._running = self._waiting = 0
+        self._runs: dict[int, Executable | Interpreted | None] = {}  # thread -> what it has
+        self._waiting = 0
         self.alone = False  # whether the run that takes place must be the only one
 
     def enter(self, alone: bool = False) -> Executable | Interpreted:
@@ -71,37 +75,55 @@ class Lanes:
         Args:
             alone: whether the run must be the only one, in the first executable.
         """
+        thread = threading.get_ident()
         with self._lock:
+            if thread in self._runs:
+                self._take_back(thread)
             if not alone and self._free and not self.alone and self._is_ready():
-                self._running += 1
-                return self._free.pop()
+                return self._take_free(thread)
             while True:
                 single = alone or not self._is_ready()
-                if not self._running if single else not self.alone and self._free_or_left():
+                if not self._runs if single else not self.alone and self._free_or_left():
                     break
                 self._waiting += 1
                 try:
                     self._change.wait()
                 finally:
                     self._waiting -= 1
-            self._running += 1
-            self.alone = single
             if single:
+                # In this order: an interrupt after any of these statements loses nothing.
+                self._runs[thread] = self.first
+                self.alone = True
                 self._free.remove(self.first)
                 return self.first
             if self._free:
-                return self._free.pop()
+                return self._take_free(thread)
             self._left -= 1
-        return self._another()
+            self._runs[thread] = None
+        self._runs[thread] = another = self._another()
+        return another
 
-    def leave(self, executable: Executable | Interpreted) -> None:
-        """End a run."""
+    def leave(self) -> None:
+        """End a run; in the thread that entered."""
         with self._lock:
-            self._running -= 1
-            self.alone = False
-            self._free.append(executable)
+            self._take_back(threading.get_ident())
             if self._waiting:
                 self._change.notify_all()
+
+    def _take_free(self, thread: int) -> Executable | Interpreted:
+        self._runs[thread] = executable = self._free[-1]
+        self._free.pop()
+        return executable
+
+    def _take_back(self, thread: int) -> None:
+        """Note that a thread has nothing any more."""
+        executable = self._runs[thread]
+        if executable is None:
+            self._left += 1  # it was not finished
+        elif executable not in self._free:
+            self._free.append(executable)
+        self.alone = False
+        del self._runs[thread]
 
     def _free_or_left(self) -> bool:
         return bool(self._free) or self._left > 0
@@ -123,7 +145,6 @@ class Lanes:
                 return Executable(plan, self._buffers, kept=first.kept)
         except BaseException:
             with self._lock:
-                self._running -= 1
-                self._left += 1
+                self._take_back(threading.get_ident())
                 self._change.notify_all()
             raise
