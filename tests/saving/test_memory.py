@@ -61,7 +61,7 @@ def save():
 
 
 def load(name):
-    small = make(1, 3)  # what the first load imports is there before the measurement
+    small = make(1, 200)  # what the first load imports and compiles is there before
     small.save_weights(f"{folder}/small.weights.h5")
     small.load_weights(f"{folder}/small.weights.h5")
     base = now()
