@@ -52,9 +52,13 @@ class SegmentStore:
     Attributes:
         segment: the variable that keeps this rank's segment.
         held: the whole value inside of `gathered`.
+        ever: whether this process has ever had a store: most never look for one.
     """
 
+    ever = False
+
     def __init__(self, variable: Variable, group: Group) -> None:
+        SegmentStore.ever = True
         self.group, self.shape, self.dtype = group, variable.shape, variable.stored_dtype
         self.variable, self.held, self.closed = variable, None, False
         self.size = math.prod(self.shape)

@@ -20,7 +20,7 @@ from kerasish.graph.abstract import infer, run_aside
 from kerasish.ops.shapes import Spec
 from kerasish.optimizers.division import Division
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.optimizers.segment_store import divide_variables
+from kerasish.optimizers.segment_store import SegmentStore, divide_variables
 from kerasish.ranks import Sharding, current_group, current_sharding
 from kerasish.tensor import Tensor, Variable, convert, using_scope, wrap
 from kerasish.typing import Array, Structure
@@ -220,10 +220,13 @@ class PreparationMixin:
 
     def divide_variables(self) -> None:
         """Divide the model's variables among the ranks, or make them whole: as is wanted now."""
-        sharding, variables = current_sharding(), self.model.variables
+        sharding = current_sharding()
         divided = None
         if sharding is not None and sharding.group.size > 1:
             divided = sharding.divided
+        if divided is None and not SegmentStore.ever:
+            return  # before all layers are looked through: this is asked for each step
+        variables = self.model.variables
         if divided is None and all(v.store is None for v in variables):
             return
         if divided is not None and sharding is not None:
