@@ -206,7 +206,7 @@ def test_what_ctrl_c_left_behind_is_taken_back(alone: bool) -> None:
     model = dense()
     expected = model.predict(rows(0), verbose=0).tobytes()
     (own,) = lanes_of(model)
-    own.enter(alone)  # Ctrl-C ends the run here: nobody leaves
+    own.enter(alone)  # Ctrl-C ends the run here, before it leaves
     assert model.predict(rows(0), verbose=0).tobytes() == expected
     assert not own._runs and not own.alone and own._free == [own.first]
     model.layers[-1].bias.assign(model.layers[-1].bias + 1.0)  # the next run is alone

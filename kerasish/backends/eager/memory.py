@@ -34,7 +34,7 @@ def _references(blocks: deque[Array]) -> tuple[Array, int]:
     return block, sys.getrefcount(block)
 
 
-# How many references `_references` counts where nobody else has one.
+# How many references `_references` counts where there is no other.
 _ALONE = _references(deque([np.empty(1, np.uint8)]))[1]
 # Without the global lock a count may be changed by other threads while it is read.
 _COUNTS = not sysconfig.get_config_var("Py_GIL_DISABLED")
@@ -77,7 +77,7 @@ class Pool:
 
 
 def _free(blocks: deque[Array], take: bool = False) -> Array | None:
-    """Return a block that nobody refers to, or None.
+    """Return a block without references, or None.
 
     Args:
         blocks: in the order of their last look.
