@@ -162,7 +162,9 @@ class BuildMixin(PartsMixin):
         else:
             self.build(**shapes)
 
-    def shapes_for_output(self, args: Any, kwargs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    def shapes_for_output(
+        self, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Return what `compute_output_shape` takes, of the arguments of a call.
 
         One that needs several shapes takes them by the names of the arguments, as `query_shape`;
