@@ -44,8 +44,9 @@ def copy():
 def test_the_tests_pass_after_the_change(patch, copy):
     recipe = RECIPES[patch.recipe]
     command = recipe.command(recipe.names_in(patch.touched))
+    words = ["-p", "only_new_cases", f"--new-cases={' '.join(patch.new)}"] if patch.new else []
     with copy.changed(patch.files()):
-        status, output = copy.pytest("-m", mutant_runs.ORDINARY, *command)
+        status, output = copy.pytest("-m", mutant_runs.ORDINARY, *words, *command)
     assert status == 0, output
     assert all((copy.root / file).exists() == (ROOT / file).exists() for file in patch.touched)
 

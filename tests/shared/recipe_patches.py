@@ -3,6 +3,9 @@
 A recipe is a section with a numbered list of files and a `pytest` command. A patch
 `tests/recipes/patches/NAME.patch` names the recipe in its first line; each part after an empty line
 names a file and changes it: ` ` stays, `-` goes, `+` comes. A part of `+` alone is a new file.
+
+A second line `new: WORD ...` may say what the change adds to the registries. Of a parametrized test
+only the cases with such a word in their names run then: the others ran before the change.
 """
 
 from __future__ import annotations
@@ -94,11 +97,13 @@ class Patch(NamedTuple):
     Attributes:
         name: of the file.
         recipe: the recipe's title.
+        new: words in the names of the cases that it adds; all cases run if there are none.
         parts: (file, lines before, lines after); no lines before: a new file.
     """
 
     name: str
     recipe: str
+    new: tuple[str, ...]
     parts: tuple[tuple[str, str, str], ...]
 
     @property
@@ -127,7 +132,8 @@ class Patch(NamedTuple):
 def read_patch(path: Path) -> Patch:
     """Return the patch of a file."""
     head, *parts = re.split(r"\n\n(?=file: )", path.read_text("utf-8").rstrip("\n"))
-    if not head.startswith("recipe: ") or not parts:
+    title, _, new = head.removeprefix("recipe: ").partition("\nnew: ")
+    if not head.startswith("recipe: ") or not parts or "\n" in title + new:
         raise ValueError(f"{path.name}: expected 'recipe: TITLE', then parts 'file: PATH'.")
     read = []
     for part in parts:
@@ -137,7 +143,7 @@ def read_patch(path: Path) -> Patch:
         before = "".join(f"{line[1:]}\n" for line in lines if line[0] in " -")
         after = "".join(f"{line[1:]}\n" for line in lines if line[0] in " +")
         read.append((name.removeprefix("file: "), before, after))
-    return Patch(path.stem, head.removeprefix("recipe: "), tuple(read))
+    return Patch(path.stem, title, tuple(new.split()), tuple(read))
 
 
 def all_patches() -> list[Patch]:
