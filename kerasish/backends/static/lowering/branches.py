@@ -222,19 +222,23 @@ class _Work:
         times: dict[int, float] = {}
         branch_of: dict[int, int] = {}  # unit -> the first unit of its branch
         for number, cost in self._cost.items():
-            own = needs[number]
-            if any(other not in branch_of for other in own):
+            meeting = {branch_of.get(other, -1) for other in needs[number]}
+            if -1 in meeting:
                 continue
-            meeting = sorted({branch_of[other] for other in own}, key=times.__getitem__)
-            if any(times[branch] > small for branch in meeting[:-1]):
+            if not meeting:
+                branches[number], times[number], branch_of[number] = [number], cost, number
                 continue
-            into = meeting[-1] if meeting else number
-            branches.setdefault(into, []).append(number)
-            times[into] = times.get(into, 0.0) + cost
-            for branch in meeting[:-1]:
+            into = meeting.pop() if len(meeting) == 1 else max(meeting, key=times.__getitem__)
+            meeting.discard(into)
+            if any(times[branch] > small for branch in meeting):
+                continue
+            branches[into].append(number)
+            times[into] += cost
+            branch_of[number] = into
+            for branch in meeting:
+                branch_of.update(dict.fromkeys(branches[branch], into))
                 branches[into] += branches.pop(branch)
                 times[into] += times.pop(branch)
-            branch_of.update(dict.fromkeys(branches[into] if meeting[1:] else [number], into))
         lists: list[list[int]] = [[] for _ in range(self._threads)]
         loads = [0.0] * self._threads
         for branch in sorted(branches, key=times.__getitem__, reverse=True):
