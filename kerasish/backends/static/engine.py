@@ -231,7 +231,8 @@ class TracedStep(CompiledStep):
         """Return what the largest of the compiled calls holds, in bytes.
 
         "planned" is its arena, with "inputs" among it, "unshared" what a buffer per value would
-        take; "constants" and "variables" lie outside.
+        take; "constants", "variables" and "overhead" (the arguments of native calls, and what
+        aligns each block of memory) lie outside.
         """
         reports = [c.memory() for c in self._calls()]
         return max(reports, key=lambda report: report["planned"], default={})
@@ -387,7 +388,7 @@ class CompiledCall:
     def memory(self) -> dict[str, int]:
         """Return what this call holds, in bytes."""
         variables = dict.fromkeys((*self.variables, *self.traced.updated))
-        return memory_of(self.executable, sum(v.buffer.array.nbytes for v in variables))
+        return memory_of(self.executable, [v.buffer.array for v in variables])
 
     def call_timed(self, args: tuple[Any, ...]) -> tuple[Structure, list[Timing]]:
         """Run, and return the result and the time of each record."""

@@ -133,7 +133,7 @@ def complete(program: TrainingProgram, kind: str, report: dict[str, int]) -> dic
     report["optimizer"] = _nbytes(optimizer.variables) if optimizer is not None else 0
     report["metrics"] = _nbytes(metrics)
     if "planned" in report:
-        outside = ("constants", "weights", "optimizer", "metrics")
+        outside = ("constants", "weights", "optimizer", "metrics", "overhead")
         report["total"] = report["planned"] + sum(report.get(name, 0) for name in outside)
     return report
 
@@ -269,9 +269,10 @@ class InspectionMixin:
             Kind of the step -> bytes by name. "planned": the arena, in which the values of the
             step share memory, with "inputs" and "gradients" among it; "unshared": what a buffer
             per value would take; "constants"; "weights": all variables of the model; "optimizer";
-            "metrics"; "total": what the run holds, without the data: planned + constants +
-            weights + optimizer + metrics. The eager engine plans no memory: there "planned",
-            "unshared", "constants" and "total" are missing.
+            "metrics"; "overhead": the arguments of native calls, and what aligns each block of
+            memory; "total": what the run holds, without the data: planned + constants + weights +
+            optimizer + metrics + overhead. The eager engine plans no memory: there "planned",
+            "unshared", "constants", "overhead" and "total" are missing.
 
         Raises:
             ValueError: the model does not know the shapes of its inputs, and x is missing.

@@ -52,6 +52,7 @@ from kerasish.backends.static.codegen.vector_math import LIBRARY, OPENMP, TABLE_
 from kerasish.backends.static.machine import guard_pages
 from kerasish.ops.basic import printing
 
+ALIGNMENT = 64  # bytes: a cache line
 RAISED = -7301  # the status of a record whose Python function raised
 
 
@@ -487,11 +488,11 @@ def condition_record(number: int, address: int, answer: Any) -> Record:
 
 
 def aligned(size: int) -> tuple[Any, int]:
-    """(owner, address) of `size` bytes of zeros, aligned to 64 bytes.
+    """(owner, address) of `size` bytes of zeros, aligned to `ALIGNMENT`.
 
     With KERASISH_STRICT_MEMORY the memory lies between guard pages and is filled with NaNs.
     """
     if guard_pages.mode():
         return guard_pages.block(size)
-    owner = np.zeros(size + 64, np.uint8)
-    return owner, -(-owner.ctypes.data // 64) * 64
+    owner = np.zeros(size + ALIGNMENT, np.uint8)
+    return owner, -(-owner.ctypes.data // ALIGNMENT) * ALIGNMENT

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,6 +29,25 @@ class Kept(NamedTuple):
     arrays: list[Any]
     records: list[Record]
     threads: int | None
+
+
+def bytes_of_records(records: Iterable[Record]) -> int:
+    """Return the bytes of the arguments of records, and of the lists that they run.
+
+    Memory that several programs share, as the zeros that a record copies, does not count.
+    """
+    total = 0
+    for record in records:
+        keep = record.keep
+        total += record.block.nbytes
+        if isinstance(keep, np.ndarray) and keep.dtype == np.int64:
+            total += keep.nbytes
+        elif isinstance(keep, Kept):
+            total += sum(array.nbytes for array in keep.arrays) + bytes_of_records(keep.records)
+        elif isinstance(keep, _Lists):
+            total += sum(array.nbytes for array in [*keep.arrays, keep.statuses])
+            total += sum(map(bytes_of_records, keep.lists))
+    return total
 
 
 def _threads_of(records: Sequence[Record], name: str) -> int | None:

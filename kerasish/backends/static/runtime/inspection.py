@@ -7,12 +7,13 @@ from typing import Any
 
 from kerasish.backends.backend import Timing
 from kerasish.backends.origins import Origins
-from kerasish.backends.static.codegen.driver import RecordError
+from kerasish.backends.static.codegen.driver import ALIGNMENT, RecordError
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.interpreted import Interpreted
 from kerasish.backends.static.lowering.moves import GatherUnit, ScatterUnit
 from kerasish.backends.static.lowering.units import Unit, nbytes_of, view_of
 from kerasish.backends.static.runtime.program import Executable
+from kerasish.typing import Array
 
 
 def timings(timed: Sequence[tuple[str, Any, float]], origins: Origins) -> list[Timing]:
@@ -75,22 +76,25 @@ def explained(error: RecordError, executable: Executable, origins: Origins) -> E
     )
 
 
-def memory_of(executable: Executable | Interpreted, variables: int) -> dict[str, int]:
+def memory_of(executable: Executable | Interpreted, variables: Sequence[Array]) -> dict[str, int]:
     """Return what a compiled step holds, in bytes.
 
     Args:
         executable: the step, with its memory.
-        variables: the bytes of the variables that it reads and assigns.
+        variables: the memory of the variables that it reads and assigns.
     """
     plan = executable.plan
     report = {
         "planned": plan.nbytes,
         "unshared": plan.naive,
         "inputs": sum(array.nbytes for array in executable.inputs),
-        "variables": variables,
+        "variables": sum(array.nbytes for array in variables),
     }
     if isinstance(executable, Executable):
         compiled: CompiledPlan = executable.compiled_plan
         constants = sum(place.nbytes for place in compiled.constants.values())
-        report["constants"] = constants + executable.kept.nbytes
+        kept = executable.kept
+        report["constants"] = constants + kept.nbytes
+        blocks = 1 + kept.blocks + len(variables)
+        report["overhead"] = executable.nbytes_of_records + kept.flags.nbytes + ALIGNMENT * blocks
     return report

@@ -66,6 +66,11 @@ class KeptWeights:
         """The size of the memory."""
         return sum(array.nbytes for array in self._memory)
 
+    @property
+    def blocks(self) -> int:
+        """How many blocks of memory it is, with the flags."""
+        return 1 + len(self._memory)
+
     def place(self, key: Any) -> Place | None:
         """Return the place of a unit's weights or flag; None for other keys."""
         return self._places.get(key)

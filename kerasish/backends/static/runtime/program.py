@@ -18,7 +18,7 @@ from kerasish.backends.static.codegen.driver import (
     callback_record,
     condition_record,
 )
-from kerasish.backends.static.codegen.nested_records import concurrent_record
+from kerasish.backends.static.codegen.nested_records import bytes_of_records, concurrent_record
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
@@ -84,6 +84,12 @@ class Executable:
     def is_native(self) -> bool:
         """Whether a run is one native call."""
         return all(isinstance(p, Program) for p in self.parts)
+
+    @property
+    def nbytes_of_records(self) -> int:
+        """The bytes of the native calls: their arguments, and the lists of them."""
+        programs = [part for part in self.parts if isinstance(part, Program)]
+        return sum(p.table.nbytes + bytes_of_records(p.records) for p in programs)
 
     def locate(self, key: Any) -> Place:
         """Return the place of a value, or of a unit's scratch memory."""
