@@ -124,6 +124,7 @@ def trees():
     return {p: ast.parse(p.read_text("utf-8")) for p in sorted(PACKAGE.rglob("*.py"))}
 
 
+@pytest.mark.slow
 def test_no_package_reads_the_private_attributes_of_another(trees):
     result = [
         f"{place}: {name}" for name, place in reads_of_privates(trees) if name not in PROTOCOLS

@@ -106,6 +106,7 @@ def mean_program() -> Program:
     )
 
 
+@pytest.mark.slow
 def test_a_wrong_engine_is_found_shrunk_and_printed(monkeypatch):
     """With a wrong tanh on the static side: the smallest program has that tanh and little else."""
     right = mean_program()
@@ -175,6 +176,7 @@ def test_few_numbers_are_left_undefined():
     assert counts("weights[0] k", nan, np.float32(0), constant)
 
 
+@pytest.mark.slow
 def test_float16_may_be_computed_in_float32_and_must_then_agree_with_it(monkeypatch):
     """65504 * 2 is inf eagerly; a wider engine gives the float32 number, and no other."""
     from_draft = program_of(0)

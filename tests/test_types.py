@@ -44,6 +44,7 @@ def is_any(annotation: ast.expr) -> bool:
     return ast.unparse(annotation) in ("Any", "typing.Any")
 
 
+@pytest.mark.slow
 def test_few_parameters_are_any(functions):
     parameters = [a for _, node in functions for a in parameters_of(node)]
     unknown = [a for a in parameters if is_any(a.annotation)]

@@ -329,6 +329,7 @@ def test_single_nodes_one_tree_and_no_tree():
         model.fit([], np.zeros(0), verbose=0)
 
 
+@pytest.mark.slow
 def test_very_deep_lists(engine):
     cell = layers.Dense(3, activation="tanh")
 

@@ -156,6 +156,7 @@ def _step(mode: Any, x: Any, y: Any, eager: bool = False) -> Any:
     return model, lambda: model.train_on_batch(x, y)
 
 
+@pytest.mark.slow
 def test_the_eager_engine_needs_less_at_its_peak() -> None:
     x, y = np.zeros((2048, 16), "float32"), np.zeros((2048, 3), "float32")
     peaks = {}

@@ -186,6 +186,7 @@ def test_loops_that_do_not_end(tmp_path: Path) -> None:
     refused(tmp_path / "a", proto.SerializeToString(), "steps would be run")
 
 
+@pytest.mark.slow
 def test_nesting_and_fields_are_bounded() -> None:
     inside = b""
     for _ in range(200):

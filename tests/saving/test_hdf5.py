@@ -133,6 +133,7 @@ def test_a_circle_in_the_tree_of_names_ends(tmp_path: Path) -> None:
             arrays_by_us(path)
 
 
+@pytest.mark.slow
 def test_every_cut_of_a_file_is_seen(tmp_path: Path) -> None:
     path = tmp_path / "a.h5"
     with h5py.File(path, "w") as file:

@@ -103,6 +103,7 @@ def test_a_third_state_would_be_seen(tmp_path: Path) -> None:
         values_of(crash_replay.crashes(before, careless), path, tmp_path / "left")
 
 
+@pytest.mark.slow
 def test_an_error_at_any_step_leaves_the_old_file_and_no_litter(path: Path) -> None:
     save(1.0, path)
     _, events = recorded(path)

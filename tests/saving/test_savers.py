@@ -98,6 +98,7 @@ for i in range(4):
 """
 
 
+@pytest.mark.slow
 def test_processes(tmp_path: Path) -> None:
     root = str(Path(keras.__file__).parents[1])
     command = [sys.executable, "-c", _SAVE, root, str(tmp_path)]

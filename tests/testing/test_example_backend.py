@@ -51,6 +51,7 @@ def run(*arguments, installed, **more):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_its_own_tests_pass(installed):
     """Among them `check_backend` and a training."""
     shutil.copy(EXAMPLE / "test_op_times.py", installed)
