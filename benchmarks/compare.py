@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import report
+from benchmarks.larger_workloads import LARGER
 from benchmarks.machine import count_gpus, describe_machine, find_versions
 from benchmarks.peers import PEERS, Peer, is_installed, thread_settings
 from benchmarks.rounds import Plan, busy_neighbor, compare, time_imports
@@ -24,7 +25,8 @@ def make_parser() -> argparse.ArgumentParser:
     """The command line of `compare`."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description=_DESCRIPTION)
     add = parser.add_argument
-    add("--workloads", default=",".join(WORKLOADS), help="names with commas (default: %(default)s)")
+    text = f"names with commas (default: %(default)s); larger ones: {','.join(LARGER)}"
+    add("--workloads", default=",".join(WORKLOADS), help=text)
     add("--peers", default=",".join(PEERS), help="names with commas (default: %(default)s)")
     add("--rounds", type=int, default=5, help="timed rounds (default: %(default)s)")
     add("--steps", type=int, help="steps a round (default: each workload's own)")
@@ -47,7 +49,7 @@ def main(arguments: list[str]) -> int:
     """Measure and print; 0, or 2 where the request cannot be met, or 1 where a peer failed."""
     parser = make_parser()
     options = parser.parse_args(arguments)
-    workloads = _choose(parser, "workload", options.workloads, WORKLOADS)
+    workloads = _choose(parser, "workload", options.workloads, {**WORKLOADS, **LARGER})
     peers = _choose(parser, "peer", options.peers, PEERS)
     if options.gpu and count_gpus() == 0:
         parser.error("--gpu: the CUDA driver offers no device here (no libcuda.so.1, or no GPU)")
@@ -110,7 +112,7 @@ def describe_run(plan: Plan, busy: bool) -> dict[str, Any]:
 
 
 def _measure_workload(name: str, peers: list[Peer], plan: Plan, say: Any) -> dict[str, Any]:
-    workload = WORKLOADS[name]
+    workload = {**WORKLOADS, **LARGER}[name]
     results = compare(workload, peers, plan, say)
     records = {peer: report.record_of(measured) for peer, measured in results.items()}
     for peer, record in records.items():

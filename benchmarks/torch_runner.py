@@ -16,7 +16,9 @@ from torch.nn import functional
 from benchmarks.workloads import LEARNING_RATE, VOCABULARY, Workload
 
 
-class _ConvolveNorm(nn.Sequential):
+class ConvolveNorm(nn.Sequential):
+    """A convolution without bias, and Keras's BatchNormalization."""
+
     def __init__(self, inputs: int, outputs: int, size: int, stride: int) -> None:
         super().__init__(
             nn.Conv2d(inputs, outputs, size, stride, padding=size // 2, bias=False),
@@ -24,12 +26,14 @@ class _ConvolveNorm(nn.Sequential):
         )
 
 
-class _Block(nn.Module):
+class Block(nn.Module):
+    """Two convolutions of a residual network, and what goes around them."""
+
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.first = _ConvolveNorm(inputs, outputs, 3, stride)
-        self.second = _ConvolveNorm(outputs, outputs, 3, 1)
-        self.shortcut = nn.Identity() if stride == 1 else _ConvolveNorm(inputs, outputs, 1, stride)
+        self.first = ConvolveNorm(inputs, outputs, 3, stride)
+        self.second = ConvolveNorm(outputs, outputs, 3, 1)
+        self.shortcut = nn.Identity() if stride == 1 else ConvolveNorm(inputs, outputs, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         y = self.second(functional.relu(self.first(x)))
@@ -96,11 +100,11 @@ def _make_cnn() -> nn.Module:
 
 
 def _make_resnet20() -> nn.Module:
-    parts: list[nn.Module] = [_ConvolveNorm(3, 16, 3, 1), nn.ReLU()]
+    parts: list[nn.Module] = [ConvolveNorm(3, 16, 3, 1), nn.ReLU()]
     inputs = 16
     for outputs in (16, 32, 64):
         for index in range(3):
-            parts.append(_Block(inputs, outputs, 2 if outputs > 16 and index == 0 else 1))
+            parts.append(Block(inputs, outputs, 2 if outputs > 16 and index == 0 else 1))
             inputs = outputs
     parts += [nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 10)]
     return nn.Sequential(*parts)
@@ -109,11 +113,11 @@ def _make_resnet20() -> nn.Module:
 class _Bottleneck(nn.Module):
     def __init__(self, inputs: int, narrow: int, outputs: int, stride: int) -> None:
         super().__init__()
-        self.first = _ConvolveNorm(inputs, narrow, 1, 1)
-        self.second = _ConvolveNorm(narrow, narrow, 3, stride)
-        self.third = _ConvolveNorm(narrow, outputs, 1, 1)
+        self.first = ConvolveNorm(inputs, narrow, 1, 1)
+        self.second = ConvolveNorm(narrow, narrow, 3, stride)
+        self.third = ConvolveNorm(narrow, outputs, 1, 1)
         same = inputs == outputs and stride == 1
-        self.shortcut = nn.Identity() if same else _ConvolveNorm(inputs, outputs, 1, stride)
+        self.shortcut = nn.Identity() if same else ConvolveNorm(inputs, outputs, 1, stride)
 
     def forward(self, x: Tensor) -> Tensor:
         y = functional.relu(self.second(functional.relu(self.first(x))))
@@ -125,7 +129,7 @@ def make_resnet50(
 ) -> nn.Module:
     """ResNet-50, its stride in the 3x3 convolutions, as `gpu_workloads.build_resnet50` has it."""
     parts: list[nn.Module] = [
-        _ConvolveNorm(3, width, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1),
+        ConvolveNorm(3, width, 7, 2), nn.ReLU(), nn.MaxPool2d(3, 2, padding=1),
     ]  # fmt: skip
     inputs = width
     for stage, count in enumerate(depths):
@@ -162,6 +166,10 @@ class TorchRunner:
     def build(self, workload: Workload, x: np.ndarray, y: np.ndarray) -> None:
         """Make the model and the tensors that `run` trains on."""
         torch.manual_seed(1)
+        if workload.name not in MODELS:
+            from benchmarks import torch_larger
+
+            MODELS.update(torch_larger.MODELS)
         self.model = MODELS[workload.name]().to(self.device)
         data = torch.from_numpy(x)
         if data.ndim == 4:  # channels_last memory: a fifth faster on resnet20, the same on cnn
@@ -198,11 +206,12 @@ class TorchRunner:
             optimizer.zero_grad(set_to_none=True)
             with torch.autocast(self.device, torch.bfloat16, enabled=self.narrow):
                 logits = model(x)
-            loss = functional.cross_entropy(logits.float(), y)
+            logits = logits.float().flatten(0, -2)
+            loss = functional.cross_entropy(logits, y.flatten())
             loss.backward()
             optimizer.step()
             total += loss.detach()
-            right += (logits.detach().argmax(dim=1) == y).float().mean()
+            right += (logits.detach().argmax(dim=1) == y.flatten()).float().mean()
         loss_mean, _ = float(total) / steps, float(right) / steps
         seconds = time.perf_counter() - start
         return {"seconds": seconds, "call_seconds": seconds, "loss": loss_mean}

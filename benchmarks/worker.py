@@ -19,6 +19,7 @@ from typing import Any, TextIO
 
 from benchmarks import fake_gpu
 from benchmarks.gpu_workloads import GPU_WORKLOADS
+from benchmarks.larger_workloads import LARGER
 from benchmarks.machine import peak_memory, resident_memory
 from benchmarks.peers import ALL_PEERS, Peer
 from benchmarks.workloads import make_data
@@ -34,7 +35,7 @@ class Session:
     """One peer holding one model; each public method answers one kind of request."""
 
     def __init__(self, peer: Peer, workload: str, steps: int, method: str, device: str) -> None:
-        self.peer, self.workload = peer, GPU_WORKLOADS[workload]
+        self.peer, self.workload = peer, {**GPU_WORKLOADS, **LARGER}[workload]
         self.steps, self.method, self.device = steps, method, device
 
     def start(self) -> dict[str, Any]:

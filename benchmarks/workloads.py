@@ -27,6 +27,7 @@ class Workload:
         policy: the dtype policy that the model is built with.
         resident: whether two batches lie on the device and serve all steps, so that neither
             host memory nor the way to the device counts.
+        labels: the shape of one sample's labels: (), or that of its tokens or pixels.
     """
 
     name: str
@@ -39,6 +40,7 @@ class Workload:
     vocabulary: int = 0
     policy: str = "float32"
     resident: bool = False
+    labels: tuple[int, ...] = ()
 
     def samples(self, steps: int) -> int:
         """How many samples this many steps need."""
@@ -46,13 +48,21 @@ class Workload:
 
 
 def make_data(workload: Workload, count: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """`count` samples and labels that a model can learn: x float32 or int32, y int32 (count,)."""
+    """`count` samples and labels that a model can learn: x float32 or int32, y int32.
+
+    A label is of a whole sample, or there is one for each of its tokens or pixels.
+    """
     rng = np.random.default_rng(seed)
     shape = (count, *workload.shape)
     if workload.vocabulary:
         x = rng.integers(0, workload.vocabulary, shape, dtype=np.int32)
+        if workload.labels:
+            return x, np.roll(x, -1, axis=1)
         return x, (x[:, :4].sum(axis=1) % workload.classes).astype(np.int32)
     x = rng.standard_normal(shape, dtype=np.float32)
+    if workload.labels:
+        rule = rng.standard_normal((shape[-1], workload.classes), dtype=np.float32)
+        return x, (x @ rule).argmax(axis=-1).astype(np.int32)
     flat = x.reshape(count, -1)[:, :64]
     rule = rng.standard_normal((flat.shape[1], workload.classes), dtype=np.float32)
     return x, (flat @ rule).argmax(axis=1).astype(np.int32)

@@ -9,6 +9,7 @@ import pickle
 
 import numpy as np
 import pytest
+import threadpoolctl
 
 from kerasish import config, initializers, random
 from kerasish.errors import ShapeError, UnknownNameError
@@ -184,3 +185,19 @@ def test_stft_without_a_window_scales_nothing():
     assert (result[0] == 1.0).all() and np.abs(result).max() == 1.0
     with pytest.raises(ValueError, match="window"):
         initializers.STFT("real", window="no such window")
+
+
+def test_a_large_orthogonal_matrix_takes_one_thread_of_the_blas_library(monkeypatch):
+    """Beside busy processes two threads took 4 seconds where one takes 0.1."""
+
+    def numbers():
+        every = threadpoolctl.threadpool_info()
+        return {library["num_threads"] for library in every if library["user_api"] == "blas"}
+
+    seen, qr = [], np.linalg.qr
+    monkeypatch.setattr(np.linalg, "qr", lambda a: seen.append(numbers()) or qr(a))
+    with threadpoolctl.threadpool_limits(2, "blas"):
+        initializers.Orthogonal(seed=3)((100, 400))
+        assert seen == [{1}] and numbers() == {2}
+        initializers.Orthogonal(seed=3)((10, 40))
+        assert seen == [{1}, {2}]

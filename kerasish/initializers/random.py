@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
+_SMALL = 1 << 13  # elements of a matrix that no BLAS divides among threads
+
+
 class RandomInitializer(Initializer):
     """An initializer with a seed: an integer, a SeedGenerator, or None (drawn once)."""
 
@@ -121,6 +124,20 @@ class RandomUniform(RandomInitializer):
         return {**super().get_config(), "minval": self.minval, "maxval": self.maxval}
 
 
+def _factors(matrix: Any) -> tuple[Any, Any]:
+    """Return the factors Q and R of a matrix, by one thread of the BLAS library.
+
+    More threads gain little, lose much next to busy processes, and add up in another order: weights
+    would depend on the number of threads.
+    """
+    if matrix.size <= _SMALL:
+        return np.linalg.qr(matrix)
+    from threadpoolctl import threadpool_limits
+
+    with threadpool_limits(1, "blas"):
+        return np.linalg.qr(matrix)
+
+
 class Orthogonal(RandomInitializer):
     """gain * Q with orthonormal columns (rows, where there are more columns than rows).
 
@@ -149,7 +166,7 @@ class Orthogonal(RandomInitializer):
         rows, columns = int(np.prod(shape[:-1])), int(shape[-1])
         tall = (max(rows, columns), min(rows, columns))
         normal = draw.normal(self.state(), tall, dtype="float32").numpy().astype("float64")
-        q, r = np.linalg.qr(normal)
+        q, r = _factors(normal)
         # The sign of r's diagonal makes q uniform among all orthogonal matrices.
         q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
         q = q.T if rows < columns else q
