@@ -13,6 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from kerasish.ops.rows import Rule, elementwise
 from kerasish.ops.shapes import Unknown
 from kerasish.outside import comes_from_outside, stand_in
 from kerasish.overriding import override
@@ -195,6 +196,8 @@ class Traits:
             first input. A trace lets each effect read the result of the one before it, and makes
             the last one an output, so that no pass drops, merges or reorders them.
         flops: `flops(input shapes, result shapes)` -> how many; None: by the kind.
+        rows: where the rows of a batch lie in the results (`ops/rows.py`); None: the op may mix
+            them. Element-wise ops have a rule.
     """
 
     kind = ""
@@ -214,6 +217,7 @@ class Traits:
     symbol = ""
     effect = False
     flops: Callable[..., int] | None = None
+    rows: Rule | None = None
 
 
 def c_function(name: str) -> Callable[..., Any]:
@@ -277,7 +281,7 @@ class Op(Traits):
         self.kernel, self.kind, self.shape, self.grad = kernel, kind, shape, grad
         self.elementwise = kind in ELEMENTWISE_KINDS
         if self.elementwise:
-            self.native = self.name
+            self.native, self.rows = self.name, elementwise
         if not traits.keys() <= TRAITS:
             raise TypeError(f"{self.name}: no traits are called {sorted(traits.keys() - TRAITS)}.")
         self.__dict__.update(traits)

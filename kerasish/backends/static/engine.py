@@ -22,10 +22,17 @@ from kerasish.backends.static.lowering.compiled_plan import (
     UndecidedUpdateError,
 )
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
-from kerasish.backends.static.lowering.program_threads import program_threads
+from kerasish.backends.static.lowering.program_threads import Threads, program_threads
 from kerasish.backends.static.lowering.slow_units import advice
 from kerasish.backends.static.lowering.units import Unit
 from kerasish.backends.static.machine.machine_code import level_setting
+from kerasish.backends.static.runtime.blocks import (
+    BlockRuns,
+    Blocks,
+    FailedBlockError,
+    in_blocks,
+    may_divide,
+)
 from kerasish.backends.static.runtime.control import Settings, kernels
 from kerasish.backends.static.runtime.filling import fill, leaves_of
 from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
@@ -156,8 +163,13 @@ class TracedStep(CompiledStep):
             with collecting_uses() as used, watching_random(self.name):
                 traced = trace_answering(answers, self.function, args)
             guards = Guards(used.values())
-            level = self.optimize or config.optimize()
-            return CompiledCall(traced, self.eager, level, self.name, guards, self.training)
+            rest = self.eager, self.optimize or config.optimize(), self.name, guards
+            divided = None if self.training else in_blocks(traced)
+            if divided is not None:
+                call = CompiledCall(divided[0], *rest, blocks=divided[1])
+                if may_divide(call.executable):
+                    return call
+            return CompiledCall(traced, *rest, self.training)
 
     def path(self, args: Sequence[Any], given: Sequence[Array]) -> CompiledCall:
         """Return the step compiled for data that gives Python these answers to its questions.
@@ -283,9 +295,9 @@ class CompiledCall:
 
     def __init__(
         self, traced: Traced, eager: Eager, level: str, name: str = "step",
-        guards: Guards | None = None, training: bool = False,
+        guards: Guards | None = None, training: bool = False, blocks: Blocks | None = None,
     ) -> None:  # fmt: skip
-        self._name, self._training = name, training
+        self._name, self._training, self._divided = name, training, blocks is not None
         self.traced, self.traced_graph = traced, traced.graph
         self.guards = guards or Guards(())
         self.conditions = traced.conditions
@@ -294,7 +306,8 @@ class CompiledCall:
         self.variables = traced.variables
         for v in (*traced.variables, *traced.updated):
             v.use_buffer(VariableBuffer)
-        plan = self._compiled_plan(eager, level, name)
+        with config.using_threads(1 if blocks else None):
+            plan = self._compiled_plan(eager, level, name)
         self.graph = graph = plan.graph
         first = plan.traced if isinstance(plan, CompiledPlan) else ()
         self.origins = Origins(traced, graph, first)
@@ -320,6 +333,7 @@ class CompiledCall:
             say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
         self._single = isinstance(traced.structure, TensorRef) and len(self.results) == 1
         self._nothing = traced.structure is None
+        self._blocks = None if blocks is None else BlockRuns(blocks, self.results)
 
     def _compiled_plan(self, eager: Eager, level: str, name: str) -> Any:
         """Return the compiled plan of the traced graph, that of an equal graph if there is one."""
@@ -343,6 +357,7 @@ class CompiledCall:
                 level,
                 self.threads,
                 missing,
+                self._divided,
                 level_setting(),
                 native.forked(),
                 slow_halves(),
@@ -371,6 +386,8 @@ class CompiledCall:
             inside = Settings(level, watch, report)
             kernel_of = kernels(eager.kernel, inside)
             threads = program_threads(graph, self._training)
+            if self._divided:
+                threads = Threads(1, 1, 1)
             with config.using_threads(threads.parts):
                 compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked, threads)
             compiled_plan.threads = threads.parts
@@ -417,6 +434,8 @@ class CompiledCall:
         try:
             if lanes.alone:
                 self._sync()
+            if self._blocks is not None:
+                return self._run_blocks(self._blocks, executable, args, run)
             fill(executable.inputs, args)
             try:
                 if run is not None:
@@ -434,6 +453,21 @@ class CompiledCall:
             return [executable.output(v) for v in self.results]
         finally:
             lanes.leave()
+
+    def _run_blocks(
+        self, runs: BlockRuns, executable: Any, args: Sequence[Any], run: Callable[[], object] | None
+    ) -> list[Array]:
+        """Run block by block; see `_results`."""
+        try:
+            if run is not None:
+                return runs.run_timed(args, executable, run)
+            most = min(self.threads, runs.blocks.count) - 1
+            ways = [executable, *self._lanes.others(most)]
+            return runs.run(args, ways, self._lanes.alone)
+        except FailedBlockError as failed:
+            raise self.explained(failed.error, failed.executable) from None
+        except RecordError as error:
+            raise self.explained(error, executable) from None
 
     def other_path(self, error: UnmetConditionError) -> OtherPath:
         """Return the answers of the last run, up to the condition that did not hold."""

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
+from kerasish.ops import rows
 from kerasish.ops.basic.arithmetic import multiply
 from kerasish.ops.basic.comparison import equal
 from kerasish.ops.basic.conversion import as_tensor, cast
@@ -42,6 +43,7 @@ PARTS = [((_complex_example,), {}), (((2, 3),), {})]
     lambda x: Spec(x.shape, _part_dtype(x.dtype)),
     lambda g, y, x: (cast(g, x.dtype),),
     examples=PARTS,
+    rows=rows.elementwise,
 )
 def real(xp: ArrayModule, x: Array) -> Array:
     """The real part of x.
@@ -62,7 +64,7 @@ def _imag_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     return (join_parts(multiply(g, 0), g),)
 
 
-@op("complex", lambda x: Spec(x.shape, _part_dtype(x.dtype)), _imag_grad, examples=PARTS)
+@op("complex", lambda x: Spec(x.shape, _part_dtype(x.dtype)), _imag_grad, examples=PARTS, rows=rows.elementwise)
 def imag(xp: ArrayModule, x: Array) -> Array:
     """The imaginary part of x, zeros for real x.
 
@@ -76,7 +78,7 @@ def imag(xp: ArrayModule, x: Array) -> Array:
     return xp.imag(x)
 
 
-@op("complex", lambda x: Spec(x.shape, x.dtype), lambda g, y, x: (conj(g),), examples=PARTS)
+@op("complex", lambda x: Spec(x.shape, x.dtype), lambda g, y, x: (conj(g),), examples=PARTS, rows=rows.elementwise)
 def conj(xp: ArrayModule, x: Array) -> Array:
     """x with the sign of its imaginary part turned.
 
@@ -96,6 +98,7 @@ def conj(xp: ArrayModule, x: Array) -> Array:
     lambda g, y, a, b: (real(g), imag(g)),
     "float",
     examples=[(((2, 3), (2, 3)), {})],
+    rows=rows.elementwise,
 )
 def join_parts(xp: ArrayModule, a: Array, b: Array) -> Array:
     """The complex numbers a + ib, float32 parts giving complex64."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish.errors import ShapeError
+from kerasish.ops import rows
 from kerasish.ops.basic.comparison import equal, logical_not, not_equal
 from kerasish.ops.basic.comparison import select as choose
 from kerasish.ops.basic.conversion import as_tensor, cast
@@ -44,6 +45,7 @@ def _ordered(rng: Any) -> Array:
     "same",
     canonical=_side,
     examples=[((_ordered, (2, 3)), {}), ((_ordered, (4,)), {"side": "right"})],
+    rows=rows.searchsorted,
 )
 def searchsorted(
     xp: ArrayModule, sorted_sequence: Array, values: Array, *, side: str = "left"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish.ops import dtypes
+from kerasish.ops import rows
 from kerasish.ops.basic.elementwise import elementwise
 from kerasish.ops.basic.examples import SINGLE
 from kerasish.ops.op import op
@@ -69,7 +70,7 @@ def alias(xp: ArrayModule, x: Array) -> Array:
     return x
 
 
-@op("movement", same, lambda g, y, x: (g,), examples=SINGLE, aliases=True)
+@op("movement", same, lambda g, y, x: (g,), examples=SINGLE, aliases=True, rows=rows.same)
 def optimization_barrier(xp: ArrayModule, x: Array) -> Array:
     """The same value, for computing once more: passes do not see that the results are known."""
     return x

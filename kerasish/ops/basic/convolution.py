@@ -17,6 +17,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
+from kerasish.ops import rows
 from kerasish.ops.basic.window import (
     padding_widths,
     per_axis,
@@ -135,6 +136,7 @@ UNEVEN = ((1, 1), (0, 1))  # an example's padding
     ],
     flops=lambda inputs, results: 2 * math.prod(results[0]) * math.prod(inputs[1][:-1]),
     epilogues=True,
+    rows=rows.examples,
 )
 def convolution(
     xp: ArrayModule,
@@ -239,6 +241,7 @@ def _data_grad(
         (((2, 3, 3, 3), (3, 3, 1, 3)), {"size": (3, 3), "groups": 3, "padding": ((1, 1), (1, 1))}),
     ],
     flops=lambda inputs, results: 2 * math.prod(inputs[0]) * math.prod(inputs[1][:-1]),
+    rows=rows.examples,
 )
 def convolution_data_gradient(
     xp: ArrayModule,

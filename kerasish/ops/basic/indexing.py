@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
+from kerasish.ops import rows
 from kerasish.ops.basic.comparison import select
 from kerasish.ops.basic.examples import integers
 from kerasish.ops.op import op
@@ -38,6 +39,7 @@ def _take_grad(g: Any, y: Tensor, x: AnyTensor, indices: Any, axis: Any) -> tupl
         (((2, 4, 3), integers(-4, 4, 5)), {"axis": 1}),
         (((4,), integers(0, 4, 0)), {}),
     ],
+    rows=rows.take_rows,
 )
 def take_rows(xp: ArrayModule, x: Array, indices: Array, *, axis: Axis = 0) -> Array:
     """x's slices along `axis` at `indices` (negative ones count from the end)."""
@@ -120,6 +122,7 @@ def _grid(xp: ArrayModule, shape: Array, indices: Array, axis: Array) -> Array:
         (((2, 4), integers(0, 4, 2, 3)), {"axis": 1}),
         (((4, 3), integers(-4, 4, 2, 1)), {"axis": 0}),
     ],
+    rows=rows.along,
 )
 def pick_along_axis(xp: ArrayModule, x: Array, indices: Array, *, axis: Axis = -1) -> Array:
     """For each place of `indices`, x's element at that index along `axis`."""

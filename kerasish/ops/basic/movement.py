@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
+from kerasish.ops import rows
 from kerasish.ops.op import op
 from kerasish.ops.shapes import (
     Shape,
@@ -101,6 +102,7 @@ def _reshape_shape(x: Spec, newshape: Shape) -> Spec:
     ],
     view=True,
     aliases=True,
+    rows=rows.reshape,
 )
 def reshape(xp: ArrayModule, x: Array, *, newshape: Shape) -> Array:
     """The elements of x, in C order, in another shape; one size may be -1.
@@ -141,6 +143,7 @@ def _transpose_grad(g: Tensor, y: Tensor, x: Tensor, axes: Any) -> tuple[Any, ..
     canonical=_transpose_canonical,
     examples=[(((2, 3),), {}), (((2, 3, 4),), {"axes": (1, 2, 0)}), (((),), {})],
     aliases=True,
+    rows=rows.transpose,
 )
 def transpose(xp: ArrayModule, x: Array, *, axes: Axis | None = None) -> Array:
     """x with its axes in another order (None: reversed).
@@ -179,6 +182,7 @@ def _broadcast_canonical(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str
     ],
     view=True,
     repeats=True,
+    rows=rows.broadcast,
 )
 def broadcast_to(xp: ArrayModule, x: Array, *, shape: Shape) -> Array:
     """x repeated along axes of size 1 and new leading axes.
@@ -243,6 +247,7 @@ def _slice_shape(x: Spec, slices: tuple[Any, ...]) -> Spec:
         (((4,),), {"slices": (slice(None, None, -1),)}),
         (((4, 2),), {"slices": (slice(3, 1),)}),
     ],
+    rows=rows.strided_slice,
 )
 def strided_slice(xp: ArrayModule, x: Array, *, slices: Any) -> Array:
     """The part of x at `slices`, one (start, stop, step) an axis."""
@@ -311,6 +316,7 @@ def _pad_grad(g: Tensor, y: Tensor, x: Tensor, pad_width: Any, value: Any) -> tu
         (((2, 3),), {"pad_width": ((1, 0), (0, 2))}),
         (((0,),), {"pad_width": ((1, 1),), "value": 2.0}),
     ],
+    rows=rows.constant_pad,
 )
 def constant_pad(xp: ArrayModule, x: Array, *, pad_width: Any, value: float = 0.0) -> Array:
     """x with `value` put (before, after) it along each axis."""
@@ -362,6 +368,7 @@ def _concatenate_grad(g: Any, y: Tensor, *xs: Any, axis: Any) -> Any:
     canonical=_concatenate_canonical,
     examples=[(((2, 3), (1, 3)), {}), (((2, 1), (2, 0), (2, 2)), {"axis": -1})],
     variadic=True,
+    rows=rows.concatenate,
 )
 def concatenate(xp: ArrayModule, *xs: Any, axis: Axis = 0) -> Array:
     """The tensors xs joined along `axis`.

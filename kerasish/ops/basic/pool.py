@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
+from kerasish.ops import rows
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import transpose
@@ -107,6 +108,7 @@ EXAMPLES = [
     lambda g, y, x, **settings: (pool_max_gradient(g, x, **settings),),
     canonical=_canonical,
     examples=EXAMPLES,
+    rows=rows.examples,
 )
 def pool_max(
     xp: ArrayModule,
@@ -243,6 +245,7 @@ def _share(
     "float",
     canonical=_canonical,
     examples=EXAMPLES,
+    rows=rows.examples,
 )
 def pool_average(
     xp: ArrayModule,

@@ -6,6 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
+from kerasish.ops import rows
 from kerasish.ops.basic.arithmetic import multiply
 from kerasish.ops.basic.movement import expand_axes, reshape, transpose
 from kerasish.ops.basic.reduce import reduce_sum
@@ -84,6 +85,7 @@ def _matmul_right(g: Tensor, y: Tensor, a: Tensor, b: Tensor) -> Any:
     flops=lambda inputs, results: 2 * math.prod(results[0]) * inputs[0][-1],
     epilogues=True,
     symbol="@",
+    rows=rows.matmul,
 )
 def matmul(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The matrix product over the last axis of x1 and the last but one of x2; int8 gives int32.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
 from kerasish.ops import dtypes
+from kerasish.ops import rows
 from kerasish.ops.basic.arithmetic import divide, multiply
 from kerasish.ops.basic.comparison import equal
 from kerasish.ops.basic.conversion import cast
@@ -87,6 +88,7 @@ def _sum_grad(g: Any, y: Tensor, x: AnyTensor, axis: Any, keepdims: Any) -> tupl
     canonical=_canonical,
     examples=[*REDUCTIONS, (((0, 2),), {})],
     reduction="sum",
+    rows=rows.reduce,
 )
 def reduce_sum(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
@@ -114,7 +116,7 @@ def _extreme_grad(g: Any, y: AnyTensor, x: AnyTensor, axis: Any, keepdims: Any) 
     return (multiply(hit, share),)
 
 
-@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="max")
+@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="max", rows=rows.reduce)
 def reduce_max(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
@@ -122,7 +124,7 @@ def reduce_max(
     return xp.max(x, axis=axis, keepdims=keepdims)
 
 
-@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="min")
+@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="min", rows=rows.reduce)
 def reduce_min(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
@@ -174,6 +176,7 @@ def _prod_grad(g: Any, y: Tensor, x: AnyTensor, axis: Any, keepdims: Any) -> tup
     canonical=_canonical,
     examples=[*REDUCTIONS, (((0, 2),), {"axis": 0})],
     reduction="prod",
+    rows=rows.reduce,
 )
 def reduce_prod(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
@@ -187,7 +190,7 @@ def reduce_prod(
 LOGIC = [((bools(),), {}), ((bools(2, 3, 2),), {"axis": 1, "keepdims": True})]
 
 
-@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="all")
+@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="all", rows=rows.reduce)
 def reduce_all(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
@@ -205,7 +208,7 @@ def reduce_all(
     return xp.all(x, axis=axis, keepdims=keepdims)
 
 
-@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="any")
+@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="any", rows=rows.reduce)
 def reduce_any(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
@@ -242,7 +245,7 @@ def _arg_shape(x: Spec, axis: int | None, keepdims: bool) -> Spec:
 ARGS = [(((2, 3),), {}), (((2, 3, 2),), {"axis": 1}), (((2, 3),), {"axis": -1, "keepdims": True})]
 
 
-@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmax")
+@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmax", rows=rows.reduce)
 def argmax(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """The first position of the largest element (axis None: in the flattened x), int32.
 
@@ -258,7 +261,7 @@ def argmax(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: boo
     return xp.argmax(x, axis=axis, keepdims=keepdims).astype(xp.int32)
 
 
-@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmin")
+@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmin", rows=rows.reduce)
 def argmin(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """The first position of the smallest element (axis None: in the flattened x), int32.
 
@@ -297,6 +300,7 @@ ALONG = [(((2, 3),), {}), (((3, 2),), {"axis": 0}), (((1,),), {}), (((2, 0),), {
     None,
     canonical=_order_canonical,
     examples=[*ALONG, (((2, 3),), {"axis": None})],
+    rows=rows.along,
 )
 def argsort(xp: ArrayModule, x: Array, *, axis: Axis = -1) -> Array:
     """The positions that sort x along `axis`, equal elements in their order, int32.
@@ -326,6 +330,7 @@ def _cumsum_grad(g: Any, y: Tensor, x: Tensor, axis: Any) -> tuple[Any, ...]:
     _cumsum_grad,
     canonical=_along_canonical,
     examples=ALONG,
+    rows=rows.along,
 )
 def running_sum(xp: ArrayModule, x: Array, *, axis: Axis = -1) -> Array:
     """The sums of x up to each place along `axis`."""

@@ -10,6 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
+from kerasish.ops import rows
 from kerasish.ops.basic.arithmetic import multiply, subtract
 from kerasish.ops.basic.bits import bitwise_and, bitwise_xor, right_shift
 from kerasish.ops.basic.conversion import as_tensor, cast
@@ -51,6 +52,7 @@ def _integer_shape(a: Spec, b: Spec) -> Spec:
         ((integers(-9, 9, 0, 5, dtype="int8"), integers(-9, 9, 5, 3, dtype="int8")), {}),
     ],
     flops=lambda inputs, results: 2 * math.prod(results[0]) * inputs[0][-1],
+    rows=rows.matmul,
 )
 def integer_matmul(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """Return x1 @ x2 of int8 as int32, over the last axis of x1.
@@ -194,6 +196,7 @@ def _none(*args: Any, **attrs: Any) -> None:
         ),
     ],
     flops=lambda inputs, results: 2 * math.prod(results[0]) * inputs[0][-1],
+    rows=rows.packed,
 )  # fmt: skip
 def packed_product(
     xp: ArrayModule, x: Array, packed: Array, scale: Array, zero: Array, *, units: int, block: int,

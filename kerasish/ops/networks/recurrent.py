@@ -15,6 +15,7 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from kerasish.ops import rows
 from kerasish.ops.networks.steps import (
     Maths,
     by_steps,
@@ -93,6 +94,7 @@ def _flops(inputs: Any, results: Any) -> int:
         (((4, 3, 2), (2, 2), (3, 2), mask_of(4, 3)), {}),
     ],
     flops=_flops,
+    rows=rows.sequences(2, 1),
 )
 def simple_rnn(xp: ArrayModule, x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:
     """h[t] = tanh(x[t] + h[t-1] @ recurrent), for all steps t.
@@ -215,6 +217,7 @@ def _lstm_rule(
         (((4, 3, 4), (1, 4), (3, 1), (3, 1), mask_of(4, 3)), {}),
     ],
     flops=_flops,
+    rows=rows.sequences(2, 2),
 )
 def lstm(
     xp: ArrayModule, x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None
@@ -347,6 +350,7 @@ def _gru_rule(
         (((4, 3, 3), (1, 3), (3,), (3, 1), mask_of(4, 3)), {}),
     ],
     flops=_flops,
+    rows=rows.sequences(3, 1),
 )
 def gru(
     xp: ArrayModule, x: Array, recurrent: Array, bias: Array, h: Array, mask: Array = None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish.errors import ShapeError
+from kerasish.ops import rows
 from kerasish.ops.basic.activation import as_float
 from kerasish.ops.basic.arithmetic import add, divide, multiply, square
 from kerasish.ops.basic.comparison import greater, select
@@ -47,6 +48,7 @@ def _axes(shapes: list[Shape], attrs: dict[str, Any]) -> dict[str, Any]:
         (((5,), (5,)), {"inverse": True}),
     ],
     outputs=2,
+    rows=rows.along,
 )
 def fourier(
     xp: ArrayModule, a: Array, b: Array, *, axes: Axis = (-1,), inverse: bool = False

@@ -98,6 +98,8 @@ _PLAIN = {
     "note_time": "",
 }  # fmt: skip
 RUN = Text(_WALK.format(name="SYMBOL", **_PLAIN))
+# i32 SYMBOL.walk(records, their number, where the number of a record that fails goes)
+WALK = _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
 
 # Words: 0 address of float32 numbers, 1 how many, 2 records that run if one of them is not 0, 3 how
 # many, 4 records that run if all are 0, 5 how many.
@@ -105,7 +107,7 @@ _CHOICE_WORDS = (
     "ptr numbers", "i64 count", "ptr some", "i64 some.count", "ptr none", "i64 none.count",
 )  # fmt: skip
 CHOOSE = Text(
-    _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
+    WALK
     + f"""
 define i32 @SYMBOL(ptr %args) #0 {{
 entry:
@@ -135,7 +137,7 @@ nothing:
 # and length, 3 two words per list: its status, and the number of the record that failed.
 _CONCURRENT_WORDS = ("ptr table", "i64 lists", "ptr tables", "ptr statuses")
 CONCURRENT = Text(
-    _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
+    WALK
     + f"""
 define internal void @SYMBOL.list(ptr %args, i64 %t, i64 %n) #0 {{
 entry:
@@ -201,7 +203,7 @@ _STEPS_WORDS = (
     "i64 pairs", "address failed", "ptr clock.get", "i32 clock", "i64 last",
 )  # fmt: skip
 RUN_STEPS = Text(
-    _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
+    WALK
     + f"""
 define i32 @SYMBOL(ptr %job) #0 {{
 entry:

@@ -66,6 +66,7 @@ class Lanes:
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
         self._runs: dict[int, Executable | Interpreted | None] = {}  # thread -> what it has
+        self._more: dict[int, list[Executable]] = {}  # thread -> what else it has
         self._waiting = 0
         self.alone = False  # whether the run that takes place must be the only one
 
@@ -100,8 +101,39 @@ class Lanes:
                 return self._take_free(thread)
             self._left -= 1
             self._runs[thread] = None
-        self._runs[thread] = another = self._another()
+        try:
+            self._runs[thread] = another = self._another()
+        except BaseException:
+            self.leave()
+            raise
         return another
+
+    def others(self, most: int) -> list[Executable]:
+        """Return up to `most` further executables for a run that has entered; it keeps them.
+
+        There are as many as nothing else uses or waits for. The kept weights may be read, not
+        reordered, while more than one of them run.
+        """
+        thread, results = threading.get_ident(), []
+        while len(results) < most:
+            with self._lock:
+                taken = self._more.setdefault(thread, results)
+                if self._waiting or not (self._free or self._left > 0):
+                    break
+                if self._free:
+                    taken.append(self._free.pop())  # type: ignore[arg-type]
+                    continue
+                self._left -= 1
+            another = None
+            try:
+                another = self._another()
+            finally:
+                with self._lock:
+                    if another is None:
+                        self._left += 1
+                    else:
+                        results.append(another)
+        return results
 
     def leave(self) -> None:
         """End a run; in the thread that entered."""
@@ -117,6 +149,9 @@ class Lanes:
 
     def _take_back(self, thread: int) -> None:
         """Note that a thread has nothing any more."""
+        for other in self._more.pop(thread, ()):
+            if other not in self._free:
+                self._free.append(other)
         executable = self._runs[thread]
         if executable is None:
             self._left += 1  # it was not finished
@@ -140,11 +175,5 @@ class Lanes:
     def _another(self) -> Executable:
         first: Any = self.first
         plan = first.compiled_plan
-        try:
-            with config.using_threads(plan.threads):
-                return Executable(plan, self._buffers, kept=first.kept)
-        except BaseException:
-            with self._lock:
-                self._take_back(threading.get_ident())
-                self._change.notify_all()
-            raise
+        with config.using_threads(plan.threads):
+            return Executable(plan, self._buffers, kept=first.kept)

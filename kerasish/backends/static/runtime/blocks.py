@@ -1,0 +1,218 @@
+"""A call in blocks of rows: a program for a few rows, run for all blocks of a batch.
+
+What a block of few rows reads and writes stays in the caches of one processor, and threads meet
+once per call instead of once per op. How many rows a block has depends on the graph and on the
+number of rows alone, not on the number of threads: the bits of a result do not either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.backends.onednn import native
+from kerasish.backends.static.codegen.blocks import Lane, run_blocks
+from kerasish.backends.static.codegen.driver import RecordError
+from kerasish.backends.static.lowering.interpreted import Interpreted
+from kerasish.backends.static.lowering.program_threads import nanoseconds
+from kerasish.backends.static.lowering.units import threads_records
+from kerasish.backends.static.runtime.filling import leaves_of
+from kerasish.backends.static.runtime.program import Executable
+from kerasish.graph.by_rows import by_rows
+from kerasish.graph.ir import Graph, Value
+from kerasish.graph.trace import Traced
+from kerasish.ops import dtypes
+from kerasish.tensor import to_numpy
+from kerasish.typing import Array
+
+CACHE = 1 << 20  # bytes that a block may read and write in one op, about
+FEWEST, MOST = 8, 64  # rows of a block
+BLOCKS = 4  # fewer are not worth it
+SMALL = 200_000.0  # nanoseconds of a call, estimated: a shorter one is not divided
+
+
+class Blocks(NamedTuple):
+    """How a batch is divided.
+
+    Attributes:
+        rows: of the batch.
+        block: rows of a block; the last one begins earlier where the batch ends within it.
+        results: the shape and dtype of each result, with all rows.
+    """
+
+    rows: int
+    block: int
+    results: list[tuple[tuple[int, ...], Any]]
+
+    @property
+    def count(self) -> int:
+        """The number of blocks."""
+        return -(-self.rows // self.block)
+
+
+def in_blocks(traced: Traced) -> tuple[Traced, Blocks] | None:
+    """Return a traced call for a block of its rows, and the blocks; None where it has none.
+
+    It has none where rows may depend on each other, where it changes variables or asks Python,
+    where it is short, and where the blocks are fewer than the threads.
+    """
+    graph, count = traced.graph, traced.arguments
+    if traced.updated or traced.conditions or not count or not graph.outputs:
+        return None
+    shape = graph.inputs[0].shape
+    rows = shape[0] if shape else 0
+    if rows < 2 or sum(map(nanoseconds, graph.nodes)) < SMALL:
+        return None
+    trial = by_rows(graph, count, 1)
+    if trial is None:
+        return None
+    block = block_rows(rows, trial.most)
+    if block is None or -(-rows // block) < native.get_threads():
+        return None
+    found = by_rows(graph, count, block)
+    if found is None:
+        return None
+
+    def moved(known: dict[Value, Any]) -> dict[Value, Any]:
+        return {found.values.get(v, v): what for v, what in known.items()}
+
+    results = [(v.shape, dtypes.array_dtype(v.dtype)) for v in graph.outputs]
+    own = traced._replace(
+        graph=found.graph, paths=moved(traced.paths), lines=moved(traced.lines)
+    )
+    return own, Blocks(rows, block, results)
+
+
+def block_rows(rows: int, most: int) -> int | None:
+    """Return the rows of a block; None where the batch is too small for blocks.
+
+    Args:
+        rows: of the batch.
+        most: the largest number of bytes per row that an op reads and writes.
+    """
+    block = min(max(CACHE // max(most, 1), FEWEST), MOST, -(-rows // BLOCKS))
+    if block < min(FEWEST, rows - 1):
+        return None
+    return -(-rows // -(-rows // block))
+
+
+def may_divide(executable: Executable | Interpreted) -> bool:
+    """Return whether a program may run for one block after another, in any order."""
+    if not isinstance(executable, Executable) or not executable.is_native:
+        return False
+    plan = executable.compiled_plan
+    alone = plan.updates or plan.copies or plan.conditions
+    return not alone and len(executable.parts) == 1 and all(unit.movable for unit in plan.units)
+
+
+class BlockRuns:
+    """Runs calls block by block.
+
+    Args:
+        blocks: how batches are divided.
+        results: the values of the results of a block.
+    """
+
+    def __init__(self, blocks: Blocks, results: Sequence[Value]) -> None:
+        self.blocks, self._results = blocks, list(results)
+        self._lanes: dict[Executable, Lane] = {}
+        self._first = threads_records(1)  # in each thread OpenMP starts with the usual number
+
+    def run(
+        self, args: Sequence[Any], executables: Sequence[Executable], alone: bool
+    ) -> list[Array]:
+        """Run all blocks of a batch; return the results.
+
+        Args:
+            args: the arguments of a call.
+            executables: one per thread, the calling one's first.
+            alone: whether kept weights may have to be reordered, which the first block does.
+
+        Raises:
+            FailedBlockError: a record failed.
+        """
+        b = self.blocks
+        inputs = _arrays(args, executables[0].inputs, b.rows)
+        results = [np.empty(shape, dtype) for shape, dtype in b.results]
+        lanes = [self._lane(e) for e in executables]
+        begin = 0
+        if alone:
+            first = executables[0]
+            first.begin()
+            self._run(lanes[:1], executables, (0, 1), (inputs, results))
+            first.kept.done()
+            begin = 1
+        self._run(lanes, executables, (begin, b.count), (inputs, results))
+        return results
+
+    def _run(
+        self, lanes: Sequence[Lane], executables: Sequence[Executable], blocks: tuple[int, int],
+        arrays: tuple[list[Array], list[Array]],
+    ) -> None:  # fmt: skip
+        failed = run_blocks(lanes, blocks, self.blocks.block, self.blocks.rows, arrays)
+        if failed is not None:
+            number, record, status = failed
+            program = executables[number].parts[0]
+            error = program.error(record - len(self._first), status)
+            if isinstance(error, RecordError):
+                raise FailedBlockError(error, executables[number])
+            raise error
+
+    def run_timed(self, args: Sequence[Any], executable: Executable, run: Any) -> list[Array]:
+        """Run all blocks by a function that notes times; return the results.
+
+        Args:
+            args: the arguments of a call.
+            executable: what the function runs.
+            run: called without arguments, once per block.
+        """
+        b = self.blocks
+        inputs = _arrays(args, executable.inputs, b.rows)
+        results = [np.empty(shape, dtype) for shape, dtype in b.results]
+        for begin in range(0, b.rows, b.block):
+            first = min(begin, b.rows - b.block)
+            for view, array in zip(executable.inputs, inputs):
+                view[...] = array[first : first + b.block]
+            run()
+            for v, (shape, _), whole in zip(self._results, b.results, results):
+                own = executable.output(v).reshape((b.block, -1))
+                whole.reshape((b.rows, -1))[first : first + b.block] = own
+        return results
+
+    def _lane(self, executable: Executable) -> Lane:
+        lane = self._lanes.get(executable)
+        if lane is None:
+            ports = [view.ctypes.data for view in executable.inputs]
+            ports += [executable.locate(v).address for v in self._results]
+            records = [*self._first, *executable.parts[0].records]
+            lane = self._lanes[executable] = Lane(records, ports)
+        return lane
+
+
+class FailedBlockError(Exception):
+    """A record failed in a block.
+
+    Attributes:
+        error: what failed.
+        executable: where.
+    """
+
+    def __init__(self, error: RecordError, executable: Executable) -> None:
+        super().__init__(error, executable)
+        self.error, self.executable = error, executable
+
+
+def _arrays(args: Sequence[Any], inputs: Sequence[Array], rows: int) -> list[Array]:
+    """Return the arrays among the arguments, as the inputs of a program have them."""
+    leaves: list[Any] = []
+    for a in args:
+        if type(a) is np.ndarray:
+            leaves.append(a)
+        elif a is not None:
+            leaves += [to_numpy(leaf) for leaf in leaves_of(a)]
+    return [
+        np.ascontiguousarray(a.astype(view.dtype, casting="same_kind", copy=False))
+        for a, view in zip(leaves, inputs, strict=True)
+    ]

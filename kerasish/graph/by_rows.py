@@ -1,0 +1,178 @@
+"""A graph whose results belong to the rows of a batch, as the graph of a block of its rows.
+
+Row i of each output depends on row i of the inputs and on variables only: that is proved op by op,
+by the rules of `ops/rows.py`. Then the graph of a few rows gives these rows of the results. It is
+made from the graph of all rows, not traced again: a number that Python took from the size of the
+batch stays what it is.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from kerasish.graph.formulas import bytes_of
+from kerasish.graph.ir import Graph, Node, Value
+from kerasish.ops.rows import NotByRows, RowCall, RowPlace
+from kerasish.ops.shapes import Spec
+
+
+class ByRows(NamedTuple):
+    """The graph of a block of rows.
+
+    Attributes:
+        graph: its arguments and outputs have as many rows as a block.
+        values: value of the graph of all rows -> that of this one, where they differ.
+        most: the largest number of bytes per row that a node reads and writes.
+    """
+
+    graph: Graph
+    values: dict[Value, Value]
+    most: int
+
+
+def by_rows(graph: Graph, arguments: int, block: int) -> ByRows | None:
+    """Return the graph of `block` rows; None where rows may depend on other rows.
+
+    Args:
+        graph: as traced; its first inputs are the arguments, which have the rows as first axis.
+        arguments: how many there are.
+        block: rows of the new graph, at least 1 and fewer than the graph's.
+    """
+    given = graph.inputs[:arguments]
+    if not given or any(not v.shape or v.shape[0] != given[0].shape[0] for v in given):
+        return None
+    if not 1 <= block < given[0].shape[0]:
+        return None
+    try:
+        return _Blocks(graph, given, block).result()
+    except NotByRows:
+        return None
+
+
+class _Blocks:
+    """Rewrites a graph node by node.
+
+    Args:
+        graph: of all rows.
+        given: its arguments.
+        block: rows of the result.
+    """
+
+    def __init__(self, graph: Graph, given: tuple[Value, ...], block: int) -> None:
+        self.graph, self.given, self.block = graph, given, block
+        self.rows = given[0].shape[0]
+        self.places: dict[Value, RowPlace] = {}
+        self.values: dict[Value, Value] = {}
+        self.nodes: list[Node] = []
+        self.constants = dict(graph.constants)
+        self.most = 0
+        self._makers: dict[Value, Node] = {}
+        self._shrunk: dict[tuple[Value, int, int], Value] = {}
+
+    def result(self) -> ByRows:
+        """Return the new graph.
+
+        Raises:
+            NotByRows: rows may depend on other rows.
+        """
+        for v in self.given:
+            self._enter(v, RowPlace(0))
+        for node in self.graph.nodes:
+            self._makers.update((v, node) for v in node.outputs)
+            self._rewrite(node)
+        for v in self.graph.outputs:
+            place = self.places.get(v)
+            if place is None or place.axis or place.before != 1:
+                raise NotByRows
+        inputs = [self.values.get(v, v) for v in self.graph.inputs]
+        outputs = [self.values[v] for v in self.graph.outputs]
+        graph = Graph(inputs, self.constants, self.nodes, outputs)
+        return ByRows(graph, self.values, self.most)
+
+    def _enter(self, v: Value, place: RowPlace) -> None:
+        size = place.before * self.block * place.after
+        shape = (*v.shape[: place.axis], size, *v.shape[place.axis + 1 :])
+        self.places[v], self.values[v] = place, Value(shape, v.dtype)
+
+    def _rewrite(self, node: Node) -> None:
+        op = node.op
+        if op.kind == "control" or op.effect or op.communicates or op.calls_python:
+            raise NotByRows
+        places = [self.places.get(v) for v in node.inputs]
+        if not any(places):
+            self.nodes.append(node)
+            return
+        if op.rows is None:
+            raise NotByRows
+        call = RowCall(
+            [v.shape for v in node.inputs], [v.shape for v in node.outputs], node.attrs, places,
+            self.rows, self.block,
+        )  # fmt: skip
+        found, attrs = op.rows(call)
+        inputs = [self.values.get(v, v) for v in node.inputs]
+        for (number, axis), size in call.shrunk.items():
+            inputs[number] = self._shrink(node.inputs[number], axis, size)
+        for v, place in zip(node.outputs, found, strict=True):
+            if v.shape[place.axis] != place.before * self.rows * place.after:
+                raise NotByRows
+            self._enter(v, place)
+        self._check(node, inputs, attrs)
+        self.nodes.append(Node(op, inputs, attrs, [self.values[v] for v in node.outputs]))
+        held = [v for v in (*node.inputs, *node.outputs) if v in self.places]
+        self.most = max(self.most, bytes_of(held) // self.rows)
+
+    def _check(self, node: Node, inputs: list[Value], attrs: dict[str, Any]) -> None:
+        """Raise unless the op's shape rule gives what the rule of the rows says."""
+        specs = node.op.shape(*(v.spec for v in inputs), **attrs)
+        many = (specs,) if isinstance(specs, Spec) else tuple(specs)
+        wanted = [(self.values[v].shape, v.dtype) for v in node.outputs]
+        if [(tuple(s.shape), s.dtype) for s in many] != wanted:
+            raise NotByRows
+
+    def _shrink(self, v: Value, axis: int, size: int) -> Value:
+        """Return a value without rows that repeats itself along an axis, with fewer repeats.
+
+        Raises:
+            NotByRows: nothing says that it repeats itself.
+        """
+        key = v, axis, size
+        if key not in self._shrunk:
+            shape = (*v.shape[:axis], size, *v.shape[axis + 1 :])
+            self._shrunk[key] = self._fewer(v, axis, Value(shape, v.dtype))
+        return self._shrunk[key]
+
+    def _fewer(self, v: Value, axis: int, small: Value) -> Value:
+        if v in self.constants:
+            array = np.asarray(self.constants[v])
+            first = array.take([0], axis)
+            if array.tobytes() != np.broadcast_to(first, array.shape).tobytes():
+                raise NotByRows
+            repeated = np.broadcast_to(first, small.shape)
+            self.constants[small] = np.ascontiguousarray(repeated)
+            return small
+        node = self._makers.get(v)
+        if node is None:
+            raise NotByRows
+        inputs, attrs = list(node.inputs), node.attrs
+        from_last = axis - len(v.shape)
+        if node.op.name == "fill":
+            attrs = {**attrs, "shape": small.shape}
+        elif node.op.name == "broadcast_to":
+            (x,) = inputs
+            if len(x.shape) >= -from_last and x.shape[from_last] != 1:
+                raise NotByRows
+            attrs = {**attrs, "shape": small.shape}
+        elif node.op.elementwise:
+            for i, x in enumerate(inputs):
+                if len(x.shape) >= -from_last and x.shape[from_last] != 1:
+                    own = len(x.shape) + from_last
+                    inputs[i] = self._shrink(x, own, small.shape[axis])
+        elif node.op.name == "transpose":
+            inputs = [self._shrink(inputs[0], attrs["axes"][axis], small.shape[axis])]
+        else:
+            raise NotByRows
+        self.nodes.append(Node(node.op, inputs, attrs, [small]))
+        return small
+
