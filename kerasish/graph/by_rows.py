@@ -175,4 +175,3 @@ class _Blocks:
             raise NotByRows
         self.nodes.append(Node(node.op, inputs, attrs, [small]))
         return small
-

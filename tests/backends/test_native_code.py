@@ -14,6 +14,7 @@ import kerasish
 from kerasish import backends, layers, ops
 from kerasish.backends.static import engine
 from kerasish.backends.static.lowering.slow_units import slow_units
+from kerasish.backends.static.runtime import messages
 from kerasish.ops.op import REGISTRY
 
 
@@ -78,7 +79,7 @@ def told(model, size=5):
 
 @pytest.fixture(autouse=True)
 def _as_in_a_new_process(monkeypatch):
-    monkeypatch.setattr(engine, "_warned", set())
+    monkeypatch.setattr(messages, "_warned", set())
     engine.COMPILED_PLANS.clear()
 
 

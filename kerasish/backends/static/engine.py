@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import sys
 import threading
-import warnings
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
@@ -23,21 +21,24 @@ from kerasish.backends.static.lowering.compiled_plan import (
 )
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.program_threads import Threads, program_threads
-from kerasish.backends.static.lowering.slow_units import advice
-from kerasish.backends.static.lowering.units import Unit
 from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.runtime.blocks import (
     BlockRuns,
     Blocks,
-    FailedBlockError,
     in_blocks,
     may_divide,
 )
 from kerasish.backends.static.runtime.control import Settings, kernels
 from kerasish.backends.static.runtime.filling import fill, leaves_of
 from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
-from kerasish.backends.static.runtime.kept import VariableBuffer
+from kerasish.backends.static.runtime.kept import VariableBuffer, unread
 from kerasish.backends.static.runtime.lanes import Lanes
+from kerasish.backends.static.runtime.messages import (
+    report_slow,
+    say,
+    show_pass,
+    warn_once,
+)
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
 from kerasish.backends.static.runtime.peaks import measured_peaks
 from kerasish.backends.static.runtime.program import Executable
@@ -52,13 +53,12 @@ from kerasish.backends.static.runtime.watching import no_collections, watching_r
 from kerasish.devices import Device
 from kerasish.errors import NumberAskedError, TraceError
 from kerasish.graph.answers import Answers
-from kerasish.graph.ir import Graph, Value
+from kerasish.graph.ir import Graph
 from kerasish.graph.passes import gather
 from kerasish.graph.passes import optimize as run_passes
 from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.structure import structure_of
 from kerasish.graph.trace import TensorRef, Traced, trace_answering
-from kerasish.ops import dtypes
 from kerasish.ops.op import Op
 from kerasish.ranks import current_group
 from kerasish.tensor import Tensor, Variable, current_scope, wrap
@@ -260,33 +260,6 @@ class TracedStep(CompiledStep):
         return [c.executable for c in self._calls()]
 
 
-def say(text: str) -> None:
-    """Print a line that the user asked for (explain_compiles, KERASISH_DEBUG)."""
-    print(f"kerasish: {text}", file=sys.stderr)
-
-
-_warned: set[str] = set()
-
-
-def warn_once(text: str) -> None:
-    """Warn about something missing, once per process."""
-    if text not in _warned:
-        _warned.add(text)
-        warnings.warn(text, RuntimeWarning, stacklevel=2)
-
-
-def _report(name: str, paths: dict[Value, str], traced: Graph, units: Sequence[Unit]) -> None:
-    """Warn about the ops of a training step that have no native code."""
-    text = advice(name, units, paths, traced)
-    if text is not None:
-        warn_once(text)
-
-
-def show_pass(name: str, before: Graph, after: Graph) -> None:
-    """Print the graph before and after a pass that changed it."""
-    say(f"{name}: {len(before.nodes)} -> {len(after.nodes)} nodes")
-
-
 COMPILED_PLANS = CompiledPlans()
 
 
@@ -333,7 +306,7 @@ class CompiledCall:
             say(f"{name}: fused\n{graph}\n{self.executable.describe()}")
         self._single = isinstance(traced.structure, TensorRef) and len(self.results) == 1
         self._nothing = traced.structure is None
-        self._blocks = None if blocks is None else BlockRuns(blocks, self.results)
+        self._blocks = None if blocks is None else BlockRuns(blocks, self.results, self.threads)
 
     def _compiled_plan(self, eager: Eager, level: str, name: str) -> Any:
         """Return the compiled plan of the traced graph, that of an equal graph if there is one."""
@@ -372,7 +345,7 @@ class CompiledCall:
             graph = gather(graph)
         variables = list(graph.inputs[self.traced.arguments :])
         targets = [
-            variables[n] if n >= 0 else _unread(v) for n, v in zip(updated, self.traced.updated)
+            variables[n] if n >= 0 else unread(v) for n, v in zip(updated, self.traced.updated)
         ]
         results = len(graph.outputs) - len(updated)
         asked = graph.outputs[results - len(self.conditions) : results]
@@ -382,7 +355,7 @@ class CompiledCall:
             # CompiledPlans outlive their models: what they hold must not hold variables.
             report = None
             if self._training and level == "fast_run":
-                report = partial(_report, self._name, self.traced.paths, self.traced_graph)
+                report = partial(report_slow, self._name, self.traced.paths, self.traced_graph)
             inside = Settings(level, watch, report)
             kernel_of = kernels(eager.kernel, inside)
             threads = program_threads(graph, self._training)
@@ -434,10 +407,11 @@ class CompiledCall:
         try:
             if lanes.alone:
                 self._sync()
-            if self._blocks is not None:
-                return self._run_blocks(self._blocks, executable, args, run)
-            fill(executable.inputs, args)
+            if self._blocks is None:
+                fill(executable.inputs, args)
             try:
+                if self._blocks is not None:
+                    return self._blocks.call(args, executable, lanes, run)
                 if run is not None:
                     run()
                 elif lanes.alone:
@@ -447,27 +421,12 @@ class CompiledCall:
             except UnmetConditionError as error:
                 raise self.other_path(error) from None
             except RecordError as error:
-                raise self.explained(error, executable) from None
+                raise self.explained(error, error.memory or executable) from None
             for v in self.traced.updated:
                 v.written_in_buffer()
             return [executable.output(v) for v in self.results]
         finally:
             lanes.leave()
-
-    def _run_blocks(
-        self, runs: BlockRuns, executable: Any, args: Sequence[Any], run: Callable[[], object] | None
-    ) -> list[Array]:
-        """Run block by block; see `_results`."""
-        try:
-            if run is not None:
-                return runs.run_timed(args, executable, run)
-            most = min(self.threads, runs.blocks.count) - 1
-            ways = [executable, *self._lanes.others(most)]
-            return runs.run(args, ways, self._lanes.alone)
-        except FailedBlockError as failed:
-            raise self.explained(failed.error, failed.executable) from None
-        except RecordError as error:
-            raise self.explained(error, executable) from None
 
     def other_path(self, error: UnmetConditionError) -> OtherPath:
         """Return the answers of the last run, up to the condition that did not hold."""
@@ -527,7 +486,3 @@ class CompiledCall:
         for v in self.traced.updated:
             v.written_in_buffer()
         self._lanes.leave()
-
-
-def _unread(variable: Variable) -> Value:
-    return Value(tuple(variable.shape), dtypes.name_of(variable.buffer.array.dtype))

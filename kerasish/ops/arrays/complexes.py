@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops import dtypes
-from kerasish.ops import rows
+from kerasish.ops import dtypes, rows
 from kerasish.ops.basic.arithmetic import multiply
 from kerasish.ops.basic.comparison import equal
 from kerasish.ops.basic.conversion import as_tensor, cast
@@ -64,7 +63,13 @@ def _imag_grad(g: Tensor, y: Tensor, x: Tensor) -> tuple[Any, ...]:
     return (join_parts(multiply(g, 0), g),)
 
 
-@op("complex", lambda x: Spec(x.shape, _part_dtype(x.dtype)), _imag_grad, examples=PARTS, rows=rows.elementwise)
+@op(
+    "complex",
+    lambda x: Spec(x.shape, _part_dtype(x.dtype)),
+    _imag_grad,
+    examples=PARTS,
+    rows=rows.elementwise,
+)
 def imag(xp: ArrayModule, x: Array) -> Array:
     """The imaginary part of x, zeros for real x.
 
@@ -78,7 +83,13 @@ def imag(xp: ArrayModule, x: Array) -> Array:
     return xp.imag(x)
 
 
-@op("complex", lambda x: Spec(x.shape, x.dtype), lambda g, y, x: (conj(g),), examples=PARTS, rows=rows.elementwise)
+@op(
+    "complex",
+    lambda x: Spec(x.shape, x.dtype),
+    lambda g, y, x: (conj(g),),
+    examples=PARTS,
+    rows=rows.elementwise,
+)
 def conj(xp: ArrayModule, x: Array) -> Array:
     """x with the sign of its imaginary part turned.
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kerasish.ops import dtypes
-from kerasish.ops import rows
+from kerasish.ops import dtypes, rows
 from kerasish.ops.basic.elementwise import elementwise
 from kerasish.ops.basic.examples import SINGLE
 from kerasish.ops.op import op

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops import dtypes
-from kerasish.ops import rows
+from kerasish.ops import dtypes, rows
 from kerasish.ops.basic.comparison import select
 from kerasish.ops.basic.examples import integers
 from kerasish.ops.op import op

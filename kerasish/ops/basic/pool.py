@@ -12,8 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops import dtypes
-from kerasish.ops import rows
+from kerasish.ops import dtypes, rows
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import transpose

@@ -7,8 +7,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
-from kerasish.ops import dtypes
-from kerasish.ops import rows
+from kerasish.ops import dtypes, rows
 from kerasish.ops.basic.arithmetic import divide, multiply
 from kerasish.ops.basic.comparison import equal
 from kerasish.ops.basic.conversion import cast
@@ -116,7 +115,15 @@ def _extreme_grad(g: Any, y: AnyTensor, x: AnyTensor, axis: Any, keepdims: Any) 
     return (multiply(hit, share),)
 
 
-@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="max", rows=rows.reduce)
+@op(
+    "reduce",
+    _nonempty,
+    _extreme_grad,
+    canonical=_canonical,
+    examples=REDUCTIONS,
+    reduction="max",
+    rows=rows.reduce,
+)
 def reduce_max(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
@@ -124,7 +131,15 @@ def reduce_max(
     return xp.max(x, axis=axis, keepdims=keepdims)
 
 
-@op("reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS, reduction="min", rows=rows.reduce)
+@op(
+    "reduce",
+    _nonempty,
+    _extreme_grad,
+    canonical=_canonical,
+    examples=REDUCTIONS,
+    reduction="min",
+    rows=rows.reduce,
+)
 def reduce_min(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
@@ -190,7 +205,15 @@ def reduce_prod(
 LOGIC = [((bools(),), {}), ((bools(2, 3, 2),), {"axis": 1, "keepdims": True})]
 
 
-@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="all", rows=rows.reduce)
+@op(
+    "reduce",
+    _reduced_bool,
+    None,
+    canonical=_canonical,
+    examples=LOGIC,
+    reduction="all",
+    rows=rows.reduce,
+)
 def reduce_all(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
@@ -208,7 +231,15 @@ def reduce_all(
     return xp.all(x, axis=axis, keepdims=keepdims)
 
 
-@op("reduce", _reduced_bool, None, canonical=_canonical, examples=LOGIC, reduction="any", rows=rows.reduce)
+@op(
+    "reduce",
+    _reduced_bool,
+    None,
+    canonical=_canonical,
+    examples=LOGIC,
+    reduction="any",
+    rows=rows.reduce,
+)
 def reduce_any(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
@@ -245,7 +276,15 @@ def _arg_shape(x: Spec, axis: int | None, keepdims: bool) -> Spec:
 ARGS = [(((2, 3),), {}), (((2, 3, 2),), {"axis": 1}), (((2, 3),), {"axis": -1, "keepdims": True})]
 
 
-@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmax", rows=rows.reduce)
+@op(
+    "reduce",
+    _arg_shape,
+    None,
+    canonical=_arg_canonical,
+    examples=ARGS,
+    reduction="argmax",
+    rows=rows.reduce,
+)
 def argmax(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """The first position of the largest element (axis None: in the flattened x), int32.
 
@@ -261,7 +300,15 @@ def argmax(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: boo
     return xp.argmax(x, axis=axis, keepdims=keepdims).astype(xp.int32)
 
 
-@op("reduce", _arg_shape, None, canonical=_arg_canonical, examples=ARGS, reduction="argmin", rows=rows.reduce)
+@op(
+    "reduce",
+    _arg_shape,
+    None,
+    canonical=_arg_canonical,
+    examples=ARGS,
+    reduction="argmin",
+    rows=rows.reduce,
+)
 def argmin(xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False) -> Array:
     """The first position of the smallest element (axis None: in the flattened x), int32.
 

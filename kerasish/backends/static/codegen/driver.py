@@ -197,9 +197,11 @@ class RecordError(RuntimeError):
     Attributes:
         record: the record; None where the error is not one of a single record.
         out_of_range: whether it met an index out of range.
+        memory: the executable whose record it is; None: the one that the caller ran.
     """
 
     record: Record | None = None
+    memory: Any = None
     out_of_range = False
 
 

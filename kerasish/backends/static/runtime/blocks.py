@@ -7,7 +7,7 @@ number of rows alone, not on the number of threads: the bits of a result do not 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,9 +19,10 @@ from kerasish.backends.static.lowering.interpreted import Interpreted
 from kerasish.backends.static.lowering.program_threads import nanoseconds
 from kerasish.backends.static.lowering.units import threads_records
 from kerasish.backends.static.runtime.filling import leaves_of
+from kerasish.backends.static.runtime.lanes import Lanes
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.graph.by_rows import by_rows
-from kerasish.graph.ir import Graph, Value
+from kerasish.graph.ir import Value
 from kerasish.graph.trace import Traced
 from kerasish.ops import dtypes
 from kerasish.tensor import to_numpy
@@ -79,9 +80,7 @@ def in_blocks(traced: Traced) -> tuple[Traced, Blocks] | None:
         return {found.values.get(v, v): what for v, what in known.items()}
 
     results = [(v.shape, dtypes.array_dtype(v.dtype)) for v in graph.outputs]
-    own = traced._replace(
-        graph=found.graph, paths=moved(traced.paths), lines=moved(traced.lines)
-    )
+    own = traced._replace(graph=found.graph, paths=moved(traced.paths), lines=moved(traced.lines))
     return own, Blocks(rows, block, results)
 
 
@@ -113,14 +112,34 @@ class BlockRuns:
     Args:
         blocks: how batches are divided.
         results: the values of the results of a block.
+        threads: how many may take blocks.
     """
 
-    def __init__(self, blocks: Blocks, results: Sequence[Value]) -> None:
-        self.blocks, self._results = blocks, list(results)
+    def __init__(self, blocks: Blocks, results: Sequence[Value], threads: int) -> None:
+        self.blocks, self._results, self._threads = blocks, list(results), threads
         self._lanes: dict[Executable, Lane] = {}
         self._first = threads_records(1)  # in each thread OpenMP starts with the usual number
 
-    def run(
+    def call(
+        self, args: Sequence[Any], executable: Any, lanes: Lanes, run: Callable[[], object] | None
+    ) -> list[Array]:
+        """Run all blocks of a batch by a run that has entered; return the results.
+
+        Args:
+            args: the arguments of a call.
+            executable: that of the run.
+            lanes: those that it entered.
+            run: runs a block in the executable, instead; None: the native loop does.
+
+        Raises:
+            RecordError: a record failed.
+        """
+        if run is not None:
+            return self._run_timed(args, executable, run)
+        others = lanes.others(min(self._threads, self.blocks.count) - 1)
+        return self._run_all(args, [executable, *others], lanes.alone)
+
+    def _run_all(
         self, args: Sequence[Any], executables: Sequence[Executable], alone: bool
     ) -> list[Array]:
         """Run all blocks of a batch; return the results.
@@ -129,9 +148,6 @@ class BlockRuns:
             args: the arguments of a call.
             executables: one per thread, the calling one's first.
             alone: whether kept weights may have to be reordered, which the first block does.
-
-        Raises:
-            FailedBlockError: a record failed.
         """
         b = self.blocks
         inputs = _arrays(args, executables[0].inputs, b.rows)
@@ -157,10 +173,10 @@ class BlockRuns:
             program = executables[number].parts[0]
             error = program.error(record - len(self._first), status)
             if isinstance(error, RecordError):
-                raise FailedBlockError(error, executables[number])
+                error.memory = executables[number]
             raise error
 
-    def run_timed(self, args: Sequence[Any], executable: Executable, run: Any) -> list[Array]:
+    def _run_timed(self, args: Sequence[Any], executable: Executable, run: Any) -> list[Array]:
         """Run all blocks by a function that notes times; return the results.
 
         Args:
@@ -176,7 +192,7 @@ class BlockRuns:
             for view, array in zip(executable.inputs, inputs):
                 view[...] = array[first : first + b.block]
             run()
-            for v, (shape, _), whole in zip(self._results, b.results, results):
+            for v, whole in zip(self._results, results):
                 own = executable.output(v).reshape((b.block, -1))
                 whole.reshape((b.rows, -1))[first : first + b.block] = own
         return results
@@ -189,19 +205,6 @@ class BlockRuns:
             records = [*self._first, *executable.parts[0].records]
             lane = self._lanes[executable] = Lane(records, ports)
         return lane
-
-
-class FailedBlockError(Exception):
-    """A record failed in a block.
-
-    Attributes:
-        error: what failed.
-        executable: where.
-    """
-
-    def __init__(self, error: RecordError, executable: Executable) -> None:
-        super().__init__(error, executable)
-        self.error, self.executable = error, executable
 
 
 def _arrays(args: Sequence[Any], inputs: Sequence[Array], rows: int) -> list[Array]:

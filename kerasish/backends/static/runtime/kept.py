@@ -92,3 +92,8 @@ class KeptWeights:
     def done(self) -> None:
         """Note that a run has reached its end: the weights of its begin are kept."""
         self._seen[:] = self._now
+
+
+def unread(variable: Variable) -> Value:
+    """Return a value for the buffer of a variable that a graph writes and does not read."""
+    return Value(tuple(variable.shape), dtypes.name_of(variable.buffer.array.dtype))
