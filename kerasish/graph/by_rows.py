@@ -40,15 +40,40 @@ def by_rows(graph: Graph, arguments: int, block: int) -> ByRows | None:
         arguments: how many there are.
         block: rows of the new graph, at least 1 and fewer than the graph's.
     """
+    try:
+        return divided(graph, arguments, block)
+    except MixedRows:
+        return None
+
+
+class MixedRows(Exception):  # noqa: N818 (a signal, not an error)
+    """Rows may depend on other rows.
+
+    Attributes:
+        node: what may mix them; None: an argument or a result has no rows.
+    """
+
+    def __init__(self, node: Node | None) -> None:
+        super().__init__(node)
+        self.node = node
+
+
+def divided(graph: Graph, arguments: int, block: int) -> ByRows:
+    """Return what `by_rows` does.
+
+    Raises:
+        MixedRows: rows may depend on other rows.
+    """
     given = graph.inputs[:arguments]
     if not given or any(not v.shape or v.shape[0] != given[0].shape[0] for v in given):
-        return None
+        raise MixedRows(None)
     if not 1 <= block < given[0].shape[0]:
-        return None
+        raise MixedRows(None)
+    blocks = _Blocks(graph, given, block)
     try:
-        return _Blocks(graph, given, block).result()
+        return blocks.result()
     except NotByRows:
-        return None
+        raise MixedRows(blocks.node) from None
 
 
 class _Blocks:
@@ -68,6 +93,7 @@ class _Blocks:
         self.nodes: list[Node] = []
         self.constants = dict(graph.constants)
         self.most = 0
+        self.node: Node | None = None  # the one that is looked at
         self._makers: dict[Value, Node] = {}
         self._shrunk: dict[tuple[Value, int, int], Value] = {}
 
@@ -81,7 +107,9 @@ class _Blocks:
             self._enter(v, RowPlace(0))
         for node in self.graph.nodes:
             self._makers.update((v, node) for v in node.outputs)
+            self.node = node
             self._rewrite(node)
+        self.node = None
         for v in self.graph.outputs:
             place = self.places.get(v)
             if place is None or place.axis or place.before != 1:

@@ -69,3 +69,33 @@ def _structure(graph: Graph) -> tuple[Any, ...]:
             tuple([(number(v), v.shape, v.dtype) for v in node.outputs]),
         ))  # fmt: skip
     return inputs, tuple(constants), tuple(nodes), tuple([number(v) for v in graph.outputs])
+
+
+def computes_same(a: Graph, b: Graph) -> bool:
+    """Return whether two graphs compute the same by the same ops, in whatever order these stand.
+
+    Nodes that no output needs do not count. Where it cannot be decided, they do not.
+    """
+    known: dict[Any, int] = {}
+    try:
+        return _numbers(a, known) == _numbers(b, known)
+    except (Incomparable, TypeError):
+        return False
+
+
+def _numbers(graph: Graph, known: dict[Any, int]) -> list[int]:
+    """Return a number for each output, equal for equal computations that share `known`."""
+    numbers: dict[Value, int] = {}
+
+    def enter(v: Value, key: tuple[Any, ...]) -> None:
+        numbers[v] = known.setdefault((*key, v.shape, v.dtype), len(known))
+
+    for place, v in enumerate(graph.inputs):
+        enter(v, ("input", place))
+    for v, array in graph.constants.items():
+        enter(v, ("constant", np.asarray(array).tobytes()))
+    for node in graph.nodes:
+        inside = tuple([numbers[v] for v in node.inputs])
+        for place, v in enumerate(node.outputs):
+            enter(v, (node.op, inside, attributes_key(node), place))
+    return [numbers[v] for v in graph.outputs]

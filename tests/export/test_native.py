@@ -485,6 +485,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     refused(mlp(), tmp_path, "weights is 'inside' or 'beside'", weights="far")
     with pytest.raises(ValueError, match="a name in C is needed"):
         mlp().export(tmp_path / "1", format="native")
+    centered = kerasish.Model(x, layers.Lambda(lambda t: t - ops.mean(t, axis=0), name="c")(x))
+    refused(centered, tmp_path, "/c': the op 'reduce_sum' may depend on several examples")
+    counted = kerasish.Model(x, layers.Lambda(lambda t: t / ops.shape(t)[0])(x))
+    refused(counted, tmp_path, "it depends on the number of examples")
     both = kerasish.Model(x, ops.sum(x, axis=0))
     refused(both, tmp_path, "does not belong to the examples")
 

@@ -19,8 +19,10 @@ from kerasish.backends.static.lowering.standalone_units import (
 )
 from kerasish.backends.static.lowering.units import Place, nbytes_of
 from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.graph.by_rows import MixedRows, divided
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes import gather, optimize
+from kerasish.graph.structure import computes_same
 from kerasish.graph.trace import Traced, map_leaves, trace
 from kerasish.ops.shapes import Spec
 
@@ -118,6 +120,39 @@ def make_plan(
         config.set_threads(threads)
     inputs = _ports(plan, graph.inputs, batch)
     return BatchPlan(batch, steps, plan.plan.nbytes, inputs, _ports(plan, graph.outputs, batch))
+
+
+def check_rows(f: Callable[..., Any], signature: Sequence[Any]) -> None:
+    """Raise unless the results of an example depend on this example alone.
+
+    A library computes examples in groups of its own sizes: what depends on other examples, or on
+    how many there are, would differ from what the model gives.
+
+    Args:
+        f: the inference.
+        signature: as for `make_plan`.
+
+    Raises:
+        ValueError: nothing proves it; the message names the layer.
+    """
+    few, many = (
+        trace(f, *(map_leaves(lambda t, n=n: _spec(t, n), part) for part in signature))
+        for n in (2, 5)
+    )
+    try:
+        part = divided(many.graph, many.arguments, 2)
+    except MixedRows as mixed:
+        where = _namer(many)(mixed.node) if mixed.node is not None else ""
+        what = f"the op {mixed.node.op.name!r}" if mixed.node is not None else "a result"
+        raise ValueError(
+            f"{where}{what} may depend on several examples of a batch, and a native library "
+            "computes them in groups of its own; export it as ONNX instead"
+        ) from None
+    if not computes_same(part.graph, few.graph):
+        raise ValueError(
+            "it depends on the number of examples in a batch, and a native library computes them "
+            "in groups of its own; export it as ONNX instead"
+        )
 
 
 def _spec(t: Any, batch: int) -> Spec:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish.callbacks.message import say
 from kerasish.export.native.emit import MESSAGES, Emitter
 from kerasish.export.native.link import link, object_of, targets_named
-from kerasish.export.native.plan import BatchPlan, Weights, make_plan
+from kerasish.export.native.plan import BatchPlan, Weights, check_rows, make_plan
 from kerasish.export.onnx.save import inference_of, input_names_of
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.formats.weights import file_path
@@ -54,8 +54,8 @@ def export_native(
         weights: "inside" the library, or "beside": a file that the caller reads.
 
     Raises:
-        ValueError: an op has no code that needs no library (the message names the layer), a size is
-            open, or an option is not known.
+        ValueError: an op has no code that needs no library, or depends on other examples of a batch
+            (the message names the layer), a size is open, or an option is not known.
         OSError: a file could not be written, or the linker failed.
 
     Example:
@@ -97,6 +97,7 @@ def library_suffix(system: str = sys.platform) -> str:
 def _plans(f: Callable[..., Any], signature: Sequence[Any], stored: Weights) -> list[BatchPlan]:
     """Return plans for several examples at once, as memory allows, and for one."""
     one = make_plan(f, signature, 1, stored)
+    check_rows(f, signature)
     for batch in _BATCHES:
         if one.arena * batch <= _MOST_ARENA:
             return [make_plan(f, signature, batch, stored), one]

@@ -21,6 +21,7 @@ from kerasish.backends.static import engine as static_engine
 from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.lowering import branches, concurrent, library, program_threads
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
+from kerasish.backends.static.runtime import blocks as row_blocks
 from kerasish.graph.passes import recurrences, thin_products
 
 from .draft import NAMESPACE
@@ -37,6 +38,7 @@ class Engine(NamedTuple):
     onednn: bool = True
     native: bool = True
     branches: bool = False
+    rows: bool = False  # in blocks of two or three rows
     loops: bool = False  # of the eager engine, for arrays of any size
 
 
@@ -47,6 +49,7 @@ STATIC = (
     Engine("fast_compile", "static", "fast_compile"),
     Engine("two threads", "static", threads=2),
     Engine("branches", "static", threads=3, branches=True),
+    Engine("rows", "static", threads=2, rows=True),
     Engine("without oneDNN", "static", onednn=False),
     Engine("interpreter", "static", native=False),
     Engine("eager loops", "eager", threads=2, loops=True),
@@ -63,7 +66,8 @@ class Refusal(Exception):  # noqa: N818 - a result of a run, as numbers are
 def using(engine: Engine) -> Iterator[None]:
     """Let programs run on an engine in this block."""
     before = config.backend(), config.optimize(), config.dtype_policy()
-    limits = {m: dict(vars(m)) for m in (cost, concurrent, branches, program_threads, library)}
+    limited = (cost, concurrent, branches, program_threads, library, row_blocks)
+    limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
     block, thin = recurrences.BLOCK, (thin_products.SMALLEST, thin_products.WORTH)
     compiled_plans = static_engine.COMPILED_PLANS
@@ -74,6 +78,8 @@ def using(engine: Engine) -> Iterator[None]:
             # One thread for each unit, and all that can run at the same time does.
             cost.GRAIN, program_threads.SMALL_PROGRAM = 1e12, 0
             branches.WORTH, branches.MEETING = 1e-9, 0.0
+        elif engine.rows:
+            row_blocks.SMALL, row_blocks.FEWEST, row_blocks.MOST, row_blocks.BLOCKS = 0, 1, 3, 2
         elif engine.threads > 1:
             # As many threads as are set, however little there is to do; all products by oneDNN.
             cost.GRAIN, concurrent.WORTH_FLOPS = 1e-6, 0
