@@ -362,7 +362,9 @@ class CompiledCall:
             if self._divided:
                 threads = Threads(1, 1, 1)
             with config.using_threads(threads.parts):
-                compiled_plan = CompiledPlan(graph, buffers, updates, kernel_of, asked, threads)
+                compiled_plan = CompiledPlan(
+                    graph, buffers, updates, kernel_of, asked, threads, self._divided
+                )  # fmt: skip
             compiled_plan.threads = threads.parts
             compiled_plan.traced = traced_values(self.traced_graph)
             if report is not None:

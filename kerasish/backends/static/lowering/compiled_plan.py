@@ -20,7 +20,9 @@ from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
 from kerasish.backends.static.lowering.few_rows import few_rows
 from kerasish.backends.static.lowering.library import LibraryUnit, MatmulUnit
+from kerasish.backends.static.lowering.packed_units import packed_unit
 from kerasish.backends.static.lowering.program_threads import ONE_THREAD, Threads
+from kerasish.backends.static.lowering.standalone_direct import fuse_followers
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
     Group,
@@ -55,6 +57,7 @@ class CompiledPlan:
         conditions: the outputs of the graph that must have certain values, or else the run ends
             before any variable has changed.
         threads: how many of them may run recurrences and branches at the same time.
+        is_block: whether it is for one block of rows of many.
 
     Attributes:
         units: the units in execution order.
@@ -77,7 +80,9 @@ class CompiledPlan:
         kernel_of: Callable[[Any], Callable[..., Any]],
         conditions: Sequence[Value] = (),
         threads: Threads = ONE_THREAD,
+        is_block: bool = False,
     ) -> None:
+        self._is_block = is_block
         self.conditions = tuple(conditions)
         self.traced: list[Value] = []
         self.threads: int | None = None
@@ -163,11 +168,16 @@ class CompiledPlan:
             is_float = dtypes.is_float(weights.dtype)
             if is_float and nbytes_of(weights) > left:
                 continue
-            packed = few_rows(unit, weights) if isinstance(unit, MatmulUnit) else None
+            packed: Unit | None = packed_unit(unit, weights) if self._is_block else None
+            if packed is None and isinstance(unit, MatmulUnit):
+                packed = few_rows(unit, weights)
             if packed is None:
                 unit.keep_weights(weights)
             kept = self.units[i] = packed or unit
             left -= kept.kept_bytes if is_float else 0
+        if self._is_block:
+            outputs = {self.root(v) for v in self.graph.outputs}
+            self.units = fuse_followers(self.units, self.root, outputs)
 
     # --- updates in place ---------------------------------------------------------------------
 

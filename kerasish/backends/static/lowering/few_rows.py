@@ -27,6 +27,28 @@ MOST_ROWS = 8  # more are multiplied by the library
 GRAIN = 1 << 19  # bytes of weights per thread: about 10 us of reading
 
 
+def strips_of(matrix: View, first: int = 0, start: int = 0) -> list[Piece]:
+    """Return the copies of weights into strips; what fills up a strip stays 0.
+
+    Args:
+        matrix: the weights, (depth, columns).
+        first: the number of the matrix's first element in the value.
+        start: the number of the first element of the strips.
+    """
+    (depth, columns), (row_step, column_step) = matrix.shape, matrix.strides
+    pieces = []
+    for at in range(0, columns, direct.STRIP):
+        count = min(direct.STRIP, columns - at)
+        row = -(-count // direct.GRAIN) * direct.GRAIN
+        pieces.append(
+            Piece(
+                matrix.root, (depth, count), (row_step, column_step), first + at * column_step,
+                (row, 1), start + at * depth,
+            )
+        )  # fmt: skip
+    return pieces
+
+
 class FewRowsUnit(Unit):
     """A product of few rows by packed weights, which are kept from run to run.
 
@@ -49,21 +71,7 @@ class FewRowsUnit(Unit):
         cuts = [strips * i // parts * direct.STRIP for i in range(parts)] + [self.columns]
         self.parts = list(zip(cuts, cuts[1:]))
         self.epilogue = epilogue_kernel(bias, "")
-        self.packing = [BlockLoop(piece, self.packed) for piece in self._pieces()]
-
-    def _pieces(self) -> list[Piece]:
-        """Return the copies of the weights into strips; what fills up a strip stays 0."""
-        pieces = []
-        for first in range(0, self.columns, direct.STRIP):
-            count = min(direct.STRIP, self.columns - first)
-            row = -(-count // direct.GRAIN) * direct.GRAIN
-            pieces.append(
-                Piece(
-                    self.b.root, (self.depth, count), self.b.strides, first * self.b.strides[1],
-                    (row, 1), first * self.depth,
-                )
-            )  # fmt: skip
-        return pieces
+        self.packing = [BlockLoop(piece, self.packed) for piece in strips_of(b)]
 
     def kernels(self) -> list[Any]:
         """Return the kernels of the products and of the packing."""

@@ -382,19 +382,26 @@ def _geometry(x_shape: Sequence[int], kernel: Sequence[int], attrs: dict[str, An
 
 
 class ConvolutionUnit(LibraryUnit):
-    """A convolution, or one of its two gradients."""
+    """A convolution, or one of its two gradients.
+
+    Attributes:
+        plain_convolution: (node, bias, out), where nothing but these decides the result; else None.
+    """
 
     def __init__(
         self, node: Node, bias: Value | None = None, out: Value | None = None,
         added: Value | None = None,
     ) -> None:  # fmt: skip
         name, attrs = node.op.name, node.attrs
+        self.plain_convolution: tuple[Node, Value | None, Value] | None = None
         first, second = node.inputs
         out = out or node.out
         super().__init__(name, [v for v in (first, second, bias, added) if v], [out])
         dtype = out.dtype
         if name == "convolution":
             g = _geometry(first.shape, second.shape, attrs)
+            if added is None:
+                self.plain_convolution = node, bias, out
             self.primitive = onednn.convolution(
                 g,
                 dtype=dtype,

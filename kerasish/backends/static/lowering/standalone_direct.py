@@ -266,6 +266,10 @@ def fuse_followers(
                 maker = makers.get(v)
                 if maker is None or len(readers[v]) != 1 or v in kept:
                     continue
+                between = results[results.index(maker) + 1 :]
+                written = {root(w) for other in between for w in other.writes}
+                if not written.isdisjoint(map(root, maker.reads)):
+                    continue  # an addition in place: the maker must run before it
                 both = maker.continued(unit, root)
                 if both is not None:
                     results.remove(maker)

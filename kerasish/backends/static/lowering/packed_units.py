@@ -1,0 +1,125 @@
+"""Convolutions and products of a block of rows: loops of our own on weights that are kept packed.
+
+What follows a convolution or product and reads nothing else of it becomes part of its loop, so that
+the results are written once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from kerasish.backends.static.codegen import direct
+from kerasish.backends.static.codegen.driver import Record
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.nested_records import choice_record
+from kerasish.backends.static.lowering.few_rows import strips_of
+from kerasish.backends.static.lowering.library import (
+    FRESH,
+    ConvolutionUnit,
+    LibraryUnit,
+    MatmulUnit,
+    View,
+)
+from kerasish.backends.static.lowering.loops import LoopUnit
+from kerasish.backends.static.lowering.moves import BlockLoop, Piece
+from kerasish.backends.static.lowering.standalone_direct import (
+    DirectUnit,
+    convolution_unit,
+    product_unit,
+)
+from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, nbytes_of
+from kerasish.graph.ir import Value
+
+MOST_WEIGHTS = 1 << 19  # bytes: more are not read again from the second-level cache
+
+
+class PackedUnit(DirectUnit):
+    """A convolution or product of packed weights, which are kept from run to run.
+
+    Args:
+        unit: what is computed.
+        root: the value in whose memory the weights lie; it does not change in a run.
+        pieces: the copies that pack them.
+    """
+
+    threads = 1
+
+    def __init__(self, unit: DirectUnit, root: Value, pieces: Sequence[Piece]) -> None:
+        super().__init__(
+            unit.name, unit.structure, unit.x, unit.examples, unit.weights, unit.operands,
+            unit.groups,
+        )  # fmt: skip
+        self.reads = (root, *(v for v in self.reads if v is not unit.weights))
+        self.kept_value, self.kept_bytes = root, nbytes_of(unit.weights)
+        self.flops = 2.0 * self.rows * self.structure.depth * self.columns
+        self.pieces = list(pieces)
+        self.packing = [BlockLoop(piece, self.weights) for piece in pieces]
+
+    def kernels(self) -> list[object]:
+        """Return the kernels of the loop and of the packing."""
+        return [*super().kernels(), *(loop.kernel for loop in self.packing)]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the packing, which runs where the weights have changed, and the loop."""
+        kept, stale = locate(("kept", self)), locate(("stale", self))
+
+        def find(key: object) -> Place:
+            return kept if key is self.weights else locate(key)
+
+        packing = [loop.record(find, self.weights, self.name) for loop in self.packing]
+        packing.append(copy_record(FRESH, stale, self.name))
+        results = [choice_record(stale.address, 1, packing, [], self.name)]
+        for step in self.steps(find):
+            words = np.array(step.words, np.int64)
+            for _ in range(step.times):
+                results.append(Record(compile_one(step.kernel), words.copy(), self.name))
+                for place, moved in step.moves:
+                    words[place] += moved
+        return results
+
+    def continued(self, loop: LoopUnit, root: Callable[[Value], Value]) -> PackedUnit | None:
+        """Return the unit that does what a loop does to the results, too; None if none can."""
+        both = super().continued(loop, root)
+        assert self.kept_value is not None
+        return None if both is None else PackedUnit(both, self.kept_value, self.pieces)
+
+
+def packed_unit(unit: Unit, root: Value) -> PackedUnit | None:
+    """Return the unit that does what one of the library does; None where that is better.
+
+    Args:
+        unit: a convolution or product by weights.
+        root: the value in whose memory the weights lie.
+    """
+    if nbytes_of(root) > MOST_WEIGHTS or not isinstance(unit, LibraryUnit):
+        return None
+    if any(v.dtype != "float32" for v in (*unit.reads, *unit.writes)):
+        return None
+    if isinstance(unit, ConvolutionUnit) and unit.plain_convolution is not None:
+        node, bias, out = unit.plain_convolution
+        kernel = node.inputs[1]
+        if root.shape != kernel.shape:
+            return None
+        own, _, _ = convolution_unit(node, np.zeros(kernel.shape, "float32"), bias, "", out)
+        return PackedUnit(own, root, _filters(root, own))
+    if isinstance(unit, MatmulUnit) and unit.plain_product is not None:
+        a, b, bias = unit.plain_product
+        if len(a.shape) != 2 or len(b.shape) != 2:
+            return None
+        packed = Value((direct.packed_size(*b.shape),), "float32")
+        own = product_unit(a, b.shape[1], packed, unit.writes[0], bias, "")
+        return None if own is None else PackedUnit(own, root, strips_of(b))
+    return None
+
+
+def _filters(root: Value, unit: DirectUnit) -> list[Piece]:
+    """Return the copies that pack the filters of a convolution, group by group."""
+    depth, each = unit.structure.depth, unit.structure.filters
+    row = each * unit.groups
+    pieces = []
+    for group in range(unit.groups):
+        start = group * direct.packed_size(depth, each)
+        pieces += strips_of(View(root, (depth, each), (row, 1)), group * each, start)
+    return pieces
