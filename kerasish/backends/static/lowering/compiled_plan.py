@@ -157,6 +157,7 @@ class CompiledPlan:
             return
         changed = {old for old, _ in self.updates}
         left = MOST_KEPT
+        kinds: set[Any] = set()
         for i, unit in enumerate(self.units):
             if not isinstance(unit, LibraryUnit) or not unit.weights:
                 continue
@@ -168,7 +169,9 @@ class CompiledPlan:
             is_float = dtypes.is_float(weights.dtype)
             if is_float and nbytes_of(weights) > left:
                 continue
-            packed: Unit | None = packed_unit(unit, weights) if self._is_block else None
+            packed: Unit | None = None
+            if self._is_block:
+                packed = packed_unit(unit, weights, kinds)
             if packed is None and isinstance(unit, MatmulUnit):
                 packed = few_rows(unit, weights)
             if packed is None:

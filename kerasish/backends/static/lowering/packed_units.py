@@ -7,6 +7,7 @@ the results are written once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -33,6 +34,7 @@ from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_re
 from kerasish.graph.ir import Value
 
 MOST_WEIGHTS = 1 << 19  # bytes: more are not read again from the second-level cache
+MOST_CONVOLUTIONS = 12  # kinds of them per program: each takes a tenth of a second to compile
 
 
 class PackedUnit(DirectUnit):
@@ -86,12 +88,13 @@ class PackedUnit(DirectUnit):
         return None if both is None else PackedUnit(both, self.kept_value, self.pieces)
 
 
-def packed_unit(unit: Unit, root: Value) -> PackedUnit | None:
+def packed_unit(unit: Unit, root: Value, kinds: set[Any]) -> PackedUnit | None:
     """Return the unit that does what one of the library does; None where that is better.
 
     Args:
         unit: a convolution or product by weights.
         root: the value in whose memory the weights lie.
+        kinds: of the convolutions that the program has such units for; a new one is added.
     """
     if nbytes_of(root) > MOST_WEIGHTS or not isinstance(unit, LibraryUnit):
         return None
@@ -103,6 +106,9 @@ def packed_unit(unit: Unit, root: Value) -> PackedUnit | None:
         if root.shape != kernel.shape:
             return None
         own, _, _ = convolution_unit(node, np.zeros(kernel.shape, "float32"), bias, "", out)
+        if own.structure not in kinds and len(kinds) >= MOST_CONVOLUTIONS:
+            return None
+        kinds.add(own.structure)
         return PackedUnit(own, root, _filters(root, own))
     if isinstance(unit, MatmulUnit) and unit.plain_product is not None:
         a, b, bias = unit.plain_product

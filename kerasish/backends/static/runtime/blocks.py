@@ -28,7 +28,7 @@ from kerasish.ops import dtypes
 from kerasish.tensor import to_numpy
 from kerasish.typing import Array
 
-CACHE = 1 << 20  # bytes that a block may read and write in one op, about
+CACHE = 3 << 20  # bytes that a block may read and write in one op: small enough for the caches
 FEWEST, MOST = 8, 64  # rows of a block
 BLOCKS = 4  # fewer are not worth it
 SMALL = 200_000.0  # nanoseconds of a call, estimated: a shorter one is not divided
