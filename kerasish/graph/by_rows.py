@@ -14,7 +14,7 @@ import numpy as np
 
 from kerasish.graph.formulas import bytes_of
 from kerasish.graph.ir import Graph, Node, Value
-from kerasish.ops.rows import NotByRows, RowCall, RowPlace
+from kerasish.ops.rows import NotByRows, RowCall, RowPlace, Rule
 from kerasish.ops.shapes import Spec
 
 
@@ -132,13 +132,14 @@ class _Blocks:
         if not any(places):
             self.nodes.append(node)
             return
-        if op.rows is None:
+        rule: Rule | None = getattr(op, "rows", None)  # ops that passes made have none
+        if rule is None:
             raise NotByRows
         call = RowCall(
             [v.shape for v in node.inputs], [v.shape for v in node.outputs], node.attrs, places,
             self.rows, self.block,
         )  # fmt: skip
-        found, attrs = op.rows(call)
+        found, attrs = rule(call)
         inputs = [self.values.get(v, v) for v in node.inputs]
         for (number, axis), size in call.shrunk.items():
             inputs[number] = self._shrink(node.inputs[number], axis, size)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,8 +137,7 @@ def check_rows(f: Callable[..., Any], signature: Sequence[Any]) -> None:
         ValueError: nothing proves it; the message names the layer.
     """
     few, many = (
-        trace(f, *(map_leaves(lambda t, n=n: _spec(t, n), part) for part in signature))
-        for n in (2, 5)
+        trace(f, *(map_leaves(partial(_spec, batch=n), part) for part in signature)) for n in (2, 5)
     )
     try:
         part = divided(many.graph, many.arguments, 2)

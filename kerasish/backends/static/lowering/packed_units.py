@@ -115,8 +115,8 @@ def packed_unit(unit: Unit, root: Value, kinds: set[Any]) -> PackedUnit | None:
         if len(a.shape) != 2 or len(b.shape) != 2:
             return None
         packed = Value((direct.packed_size(*b.shape),), "float32")
-        own = product_unit(a, b.shape[1], packed, unit.writes[0], bias, "")
-        return None if own is None else PackedUnit(own, root, strips_of(b))
+        product = product_unit(a, b.shape[1], packed, unit.writes[0], bias, "")
+        return None if product is None else PackedUnit(product, root, strips_of(b))
     return None
 
 

@@ -48,7 +48,7 @@ class Blocks(NamedTuple):
     results: list[tuple[tuple[int, ...], Any]]
 
     @property
-    def count(self) -> int:
+    def parts(self) -> int:
         """The number of blocks."""
         return -(-self.rows // self.block)
 
@@ -136,7 +136,7 @@ class BlockRuns:
         """
         if run is not None:
             return self._run_timed(args, executable, run)
-        others = lanes.others(min(self._threads, self.blocks.count) - 1)
+        others = lanes.others(min(self._threads, self.blocks.parts) - 1)
         return self._run_all(args, [executable, *others], lanes.alone)
 
     def _run_all(
@@ -160,7 +160,7 @@ class BlockRuns:
             self._run(lanes[:1], executables, (0, 1), (inputs, results))
             first.kept.done()
             begin = 1
-        self._run(lanes, executables, (begin, b.count), (inputs, results))
+        self._run(lanes, executables, (begin, b.parts), (inputs, results))
         return results
 
     def _run(
