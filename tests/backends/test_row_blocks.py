@@ -11,6 +11,7 @@ import kerasish
 from kerasish import layers, ops
 from kerasish.backends.onednn import native
 from kerasish.backends.static import engine
+from kerasish.backends.static.lowering import recurrent
 from kerasish.backends.static.runtime import blocks, lanes
 
 FEW = 1e-6
@@ -21,6 +22,7 @@ def _small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     kerasish.config.set_backend("static")
     kerasish.utils.set_random_seed(5)
     monkeypatch.setattr(native, "processors", lambda: 3)
+    monkeypatch.setattr(recurrent, "STEP_FLOPS", 0)  # so that no recurrence is short
     for name, value in {"SMALL": 0, "FEWEST": 2, "MOST": 3, "BLOCKS": 2}.items():
         monkeypatch.setattr(blocks, name, value)
 
@@ -39,7 +41,7 @@ def convolutional() -> Any:
     return kerasish.Model(x, layers.Dense(4)(y))
 
 
-def recurrent() -> Any:
+def remembering() -> Any:
     x = kerasish.Input((5,), dtype="int32")
     y = layers.Embedding(7, 4, mask_zero=True)(x)
     y = layers.Bidirectional(layers.LSTM(3, return_sequences=True))(y)
@@ -52,7 +54,7 @@ def attending() -> Any:
     return kerasish.Model(x, layers.Dense(3, activation="softmax")(y))
 
 
-MODELS = {f.__name__: f for f in (dense, convolutional, recurrent, attending)}
+MODELS = {f.__name__: f for f in (dense, convolutional, remembering, attending)}
 
 
 def data(model: Any, rows: int) -> Any:
@@ -197,7 +199,17 @@ def test_callers_share_the_executables(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_rows_of_a_block(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.undo()
-    assert blocks.block_rows(256, 1000) == 64
-    assert blocks.block_rows(256, 1 << 30) == blocks.FEWEST
-    assert blocks.block_rows(100, 1000) == 25  # as equal as can be
-    assert blocks.block_rows(4, 1000) is None
+    assert blocks.block_rows(256, 1000, 8) == 64
+    assert blocks.block_rows(256, 1 << 30, 8) == 8
+    assert blocks.block_rows(100, 1000, 8) == 25  # as equal as can be
+    assert blocks.block_rows(4, 1000, 8) is None
+    assert blocks.block_rows(100, 1 << 30, 32) is None  # four blocks of 25 are too small
+
+
+def test_large_weights_are_read_by_large_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.undo()
+    kerasish.config.set_backend("static")
+    for width, rows, block in ((200, 60, 15), (900, 60, None), (900, 200, 50)):
+        model = kerasish.Sequential([kerasish.Input((600,)), layers.Dense(width, name="d")])
+        predict(model, np.ones((rows, 600), "float32"))
+        assert blocks_of(model) == [block and (rows, block)]

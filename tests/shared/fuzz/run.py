@@ -19,7 +19,13 @@ from kerasish.autodiff import gradients_of
 from kerasish.backends.onednn import native
 from kerasish.backends.static import engine as static_engine
 from kerasish.backends.static.codegen import cost
-from kerasish.backends.static.lowering import branches, concurrent, library, program_threads
+from kerasish.backends.static.lowering import (
+    branches,
+    concurrent,
+    library,
+    program_threads,
+    recurrent,
+)
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.backends.static.runtime import blocks as row_blocks
 from kerasish.graph.passes import recurrences, thin_products
@@ -66,7 +72,7 @@ class Refusal(Exception):  # noqa: N818 - a result of a run, as numbers are
 def using(engine: Engine) -> Iterator[None]:
     """Let programs run on an engine in this block."""
     before = config.backend(), config.optimize(), config.dtype_policy()
-    limited = (cost, concurrent, branches, program_threads, library, row_blocks)
+    limited = (cost, concurrent, branches, program_threads, library, row_blocks, recurrent)
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
     block, thin = recurrences.BLOCK, (thin_products.SMALLEST, thin_products.WORTH)
@@ -80,6 +86,7 @@ def using(engine: Engine) -> Iterator[None]:
             branches.WORTH, branches.MEETING = 1e-9, 0.0
         elif engine.rows:
             row_blocks.SMALL, row_blocks.FEWEST, row_blocks.MOST, row_blocks.BLOCKS = 0, 1, 3, 2
+            recurrent.STEP_FLOPS = 0  # no recurrence is too short
         elif engine.threads > 1:
             # As many threads as are set, however little there is to do; all products by oneDNN.
             cost.GRAIN, concurrent.WORTH_FLOPS = 1e-6, 0

@@ -7,7 +7,7 @@ number of rows alone, not on the number of threads: the bits of a result do not 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +17,14 @@ from kerasish.backends.static.codegen.blocks import Lane, run_blocks
 from kerasish.backends.static.codegen.driver import RecordError
 from kerasish.backends.static.lowering.interpreted import Interpreted
 from kerasish.backends.static.lowering.program_threads import nanoseconds
+from kerasish.backends.static.lowering.recurrent import is_short_recurrence
 from kerasish.backends.static.lowering.units import threads_records
 from kerasish.backends.static.runtime.filling import leaves_of
 from kerasish.backends.static.runtime.lanes import Lanes
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.graph.by_rows import by_rows
-from kerasish.graph.ir import Value
+from kerasish.graph.formulas import bytes_of, work_of
+from kerasish.graph.ir import Graph, Value
 from kerasish.graph.trace import Traced
 from kerasish.ops import dtypes
 from kerasish.tensor import to_numpy
@@ -30,6 +32,8 @@ from kerasish.typing import Array
 
 CACHE = 3 << 20  # bytes that a block may read and write in one op: small enough for the caches
 FEWEST, MOST = 8, 64  # rows of a block
+WEIGHTS = 1 << 20  # bytes: more have left the second-level cache when the next block reads them, so
+REUSE = 16.0  # a block must compute as many floating-point operations with each of their bytes
 BLOCKS = 4  # fewer are not worth it
 SMALL = 200_000.0  # nanoseconds of a call, estimated: a shorter one is not divided
 
@@ -57,19 +61,20 @@ def in_blocks(traced: Traced) -> tuple[Traced, Blocks] | None:
     """Return a traced call for a block of its rows, and the blocks; None where it has none.
 
     It has none where rows may depend on each other, where it changes variables or asks Python,
-    where it is short, and where the blocks are fewer than the threads.
+    where it is short, and where the blocks are fewer than the threads. A short recurrence takes one
+    thread in any case (`program_threads`).
     """
     graph, count = traced.graph, traced.arguments
     if traced.updated or traced.conditions or not count or not graph.outputs:
         return None
     shape = graph.inputs[0].shape
     rows = shape[0] if shape else 0
-    if rows < 2 or sum(map(nanoseconds, graph.nodes)) < SMALL:
+    if rows < 2 or sum(map(nanoseconds, graph.nodes)) < SMALL or is_short_recurrence(graph):
         return None
     trial = by_rows(graph, count, 1)
     if trial is None:
         return None
-    block = block_rows(rows, trial.most)
+    block = block_rows(rows, trial.most, _fewest(graph, trial.values))
     if block is None or -(-rows // block) < native.get_threads():
         return None
     found = by_rows(graph, count, block)
@@ -84,17 +89,37 @@ def in_blocks(traced: Traced) -> tuple[Traced, Blocks] | None:
     return own, Blocks(rows, block, results)
 
 
-def block_rows(rows: int, most: int) -> int | None:
+def block_rows(rows: int, most: int, fewest: int) -> int | None:
     """Return the rows of a block; None where the batch is too small for blocks.
 
     Args:
         rows: of the batch.
         most: the largest number of bytes per row that an op reads and writes.
+        fewest: rows that a block must have, if the batch is larger.
     """
-    block = min(max(CACHE // max(most, 1), FEWEST), MOST, -(-rows // BLOCKS))
-    if block < min(FEWEST, rows - 1):
+    block = min(max(CACHE // max(most, 1), fewest), MOST, -(-rows // BLOCKS))
+    if block < min(fewest, rows - 1):
         return None
     return -(-rows // -(-rows // block))
+
+
+def _fewest(graph: Graph, with_rows: Container[Value]) -> int:
+    """Return how many rows a block must have, so that reading weights is a small share of it.
+
+    Args:
+        graph: of all rows.
+        with_rows: its values that hold rows.
+    """
+    once, read, flops = 0, 0, 0
+    for node in graph.nodes:
+        if node.op.kind in ("linalg", "convolution", "recurrent"):
+            weights = bytes_of([v for v in node.inputs if v not in with_rows])
+            times = node.inputs[0].shape[0] if node.op.kind == "recurrent" else 1
+            once, read, flops = once + weights, read + weights * times, flops + work_of(node)
+    if once <= WEIGHTS:
+        return FEWEST
+    rows = graph.inputs[0].shape[0]
+    return max(FEWEST, min(MOST, int(REUSE * read * rows / max(flops, 1))))
 
 
 def may_divide(executable: Executable | Interpreted) -> bool:
