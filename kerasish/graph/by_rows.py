@@ -139,11 +139,11 @@ class _Blocks:
             [v.shape for v in node.inputs], [v.shape for v in node.outputs], node.attrs, places,
             self.rows, self.block,
         )  # fmt: skip
-        found, attrs = rule(call)
+        holders, attrs = rule(call)
         inputs = [self.values.get(v, v) for v in node.inputs]
         for (number, axis), size in call.shrunk.items():
             inputs[number] = self._shrink(node.inputs[number], axis, size)
-        for v, place in zip(node.outputs, found, strict=True):
+        for v, place in zip(node.outputs, holders, strict=True):
             if v.shape[place.axis] != place.before * self.rows * place.after:
                 raise NotByRows
             self._enter(v, place)

@@ -82,10 +82,10 @@ Rule = Callable[[RowCall], tuple[Sequence[RowPlace], dict[str, Any]]]
 def elementwise(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
     """Inputs broadcast: all that hold rows hold them at one axis, counted from the last."""
     places = list(zip(call.places, call.shapes))
-    found = {(p.axis - len(shape), p.before, p.after) for p, shape in places if p is not None}
-    if len(found) != 1:
+    common = {(p.axis - len(shape), p.before, p.after) for p, shape in places if p is not None}
+    if len(common) != 1:
         raise NotByRows
-    ((offset, before, after),) = found
+    ((offset, before, after),) = common
     for i, (own, shape) in enumerate(places):
         if own is None and len(shape) >= -offset and shape[offset] != 1:
             call.shrink(i, len(shape) + offset, RowPlace(0, before, after))
@@ -109,8 +109,8 @@ def reshape(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
             after = size // (before * call.rows) if before else 0
             if before * ahead != first or before * call.rows * after != size:
                 raise NotByRows
-            found = RowPlace(axis, before, after)
-            return [found], {**call.attrs, "newshape": call.resized(result, found)}
+            common = RowPlace(axis, before, after)
+            return [common], {**call.attrs, "newshape": call.resized(result, common)}
     raise NotByRows
 
 
@@ -124,8 +124,8 @@ def broadcast(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
     """New axes come first, and axes of size 1 are repeated."""
     (place,) = call.only(0)
     (result,) = call.results
-    found = place._replace(axis=place.axis + len(result) - len(call.shapes[0]))
-    return [found], {**call.attrs, "shape": call.resized(result, found)}
+    common = place._replace(axis=place.axis + len(result) - len(call.shapes[0]))
+    return [common], {**call.attrs, "shape": call.resized(result, common)}
 
 
 def strided_slice(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
@@ -148,10 +148,10 @@ def constant_pad(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
 
 def concatenate(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
     """Inputs are joined along another axis."""
-    found = {place for place in call.places if place is not None}
-    if len(found) != 1:
+    common = {place for place in call.places if place is not None}
+    if len(common) != 1:
         raise NotByRows
-    (place,) = found
+    (place,) = common
     if call.attrs["axis"] % len(call.shapes[0]) == place.axis:
         raise NotByRows
     for i, own in enumerate(call.places):
@@ -172,9 +172,9 @@ def reduce(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
 
 def along(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
     """Each line along an axis by itself: an order, running sums. All inputs have the same axes."""
-    found = call.only(*range(len(call.places)))
-    ndim, place = len(call.shapes[0]), found[0]
-    if len(set(found)) != 1 or any(len(shape) != ndim for shape in call.shapes):
+    common = call.only(*range(len(call.places)))
+    ndim, place = len(call.shapes[0]), common[0]
+    if len(set(common)) != 1 or any(len(shape) != ndim for shape in call.shapes):
         raise NotByRows
     name = "axes" if "axes" in call.attrs else "axis"
     if place.axis in _axes(call.attrs[name], ndim):

@@ -68,10 +68,8 @@ class Runtime:
         call_threads: block {omp_set_num_threads, threads} (`onednn.threads_block`).
         call_copy: block {memmove, to, from, bytes}.
         expect: block {address of a value, of what is expected there, bytes}.
-        choose: block {address of numbers, how many, records for some that are not 0, how many,
-            records for none, how many} (`nested_records.choice_record`).
-        concurrent: block {table, how many lists of records, their addresses and lengths, statuses}
-            (`nested_records.concurrent_record`).
+        choose: see `nested_records.choice_record`.
+        concurrent: see `nested_records.concurrent_record`.
         run_timed: like `run`, with the time before each record (see `RUN_TIMED`).
         timed: the address of `run_timed`, which is the function of a record, too.
     """

@@ -77,15 +77,15 @@ def in_blocks(traced: Traced) -> tuple[Traced, Blocks] | None:
     block = block_rows(rows, trial.most, _fewest(graph, trial.values))
     if block is None or -(-rows // block) < native.get_threads():
         return None
-    found = by_rows(graph, count, block)
-    if found is None:
+    divided = by_rows(graph, count, block)
+    if divided is None:
         return None
 
     def moved(known: dict[Value, Any]) -> dict[Value, Any]:
-        return {found.values.get(v, v): what for v, what in known.items()}
+        return {divided.values.get(v, v): what for v, what in known.items()}
 
     results = [(v.shape, dtypes.array_dtype(v.dtype)) for v in graph.outputs]
-    own = traced._replace(graph=found.graph, paths=moved(traced.paths), lines=moved(traced.lines))
+    own = traced._replace(graph=divided.graph, paths=moved(traced.paths), lines=moved(traced.lines))
     return own, Blocks(rows, block, results)
 
 
