@@ -86,7 +86,7 @@ def using(engine: Engine) -> Iterator[None]:
             branches.WORTH, branches.MEETING = 1e-9, 0.0
         elif engine.rows:
             row_blocks.SMALL, row_blocks.FEWEST, row_blocks.MOST, row_blocks.BLOCKS = 0, 1, 3, 2
-            recurrent.STEP_FLOPS = 0  # no recurrence is too short
+            recurrent.STEP_FLOPS, library.SMALL_FLOPS = 0, 0.0  # by packed loops, and recurrences
         elif engine.threads > 1:
             # As many threads as are set, however little there is to do; all products by oneDNN.
             cost.GRAIN, concurrent.WORTH_FLOPS = 1e-6, 0
