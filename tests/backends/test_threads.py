@@ -14,6 +14,7 @@ from kerasish import config
 from kerasish.backends.static import engine
 from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.backends.static.lowering import program_threads, recurrent
+from kerasish.backends.static.runtime import blocks
 
 FOLDER = "/proc/self/task"
 PROGRAM = """
@@ -135,6 +136,7 @@ def test_one_thread_runs_a_small_recurrence_and_gives_the_same_bits(monkeypatch)
     config.set_backend("static")
     results = {}
     monkeypatch.setattr(program_threads, "SMALL_PROGRAM", 0)
+    monkeypatch.setattr(blocks, "SMALL", math.inf)  # nothing runs in blocks of rows
     for limit in (recurrent.STEP_FLOPS, 0):
         monkeypatch.setattr(recurrent, "STEP_FLOPS", limit)
         COMPILED_PLANS.clear()
