@@ -29,11 +29,14 @@ from kerasish.backends.static.machine.assembly import (
     constant,
     words_of,
 )
+from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.typing import Array
 
 FORWARD = ("x", "recurrent", "h", "c", "states", "cells", "gates")
 BACKWARD = ("g_states", "g_cells", "recurrent", "c", "cells", "gates", "dx", "dh", "dc")
 GATES = 4
+# FLOPs per thread, about 12 microseconds: a second thread takes some microseconds to wake up.
+GRAIN = 1e6
 _FIRST = 6  # word of the first address
 _WIDEST = 16  # lanes of the widest vector
 _SQUARE = 16  # rows and columns that are turned at a time
@@ -64,6 +67,18 @@ def scratch_size(kernel: TimeSteps, rows: int, units: int) -> int:
 def tile_rows(target: Target) -> int:
     """Return the rows of a tile: as many as the registers hold with a vector of each gate."""
     return 4 if target.level == "avx512" else 2
+
+
+def choose_threads(sizes: tuple[int, int, int], most: int) -> int:
+    """Return the number of threads, up to `most`: each has whole tiles of rows, and enough work.
+
+    Args:
+        sizes: steps, rows, units.
+    """
+    steps, rows, units = sizes
+    flops = 2.0 * steps * rows * units * GATES * units
+    tiles = -(-rows // tile_rows(host_target()))
+    return max(1, min(most, tiles, int(flops / GRAIN)))
 
 
 def pack(

@@ -13,21 +13,11 @@ from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.time_steps import TimeSteps
 from kerasish.backends.static.lowering.library import _round
 from kerasish.backends.static.lowering.recurrent import BackwardUnit, RecurrentUnit
-from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Node
 
-# FLOPs per thread, about 12 microseconds: a second thread takes some microseconds to wake up.
-GRAIN = 1e6
 # Results and inputs that are called otherwise in the loop.
 _FORWARD = {"states": "0", "cells": "1", "gates": "2"}
 _BACKWARD = {"dx": "0", "dh": "2", "dc": "3"}
-
-
-def choose_threads(steps: int, rows: int, units: int) -> int:
-    """Return the number of threads for an LSTM: each has whole tiles of rows, and enough work."""
-    tiles = -(-rows // time_steps.tile_rows(host_target()))
-    flops = 2.0 * steps * rows * units * time_steps.GATES * units
-    return min(tiles, native.threads_for(flops, GRAIN))
 
 
 class _AllSteps(RecurrentUnit):
@@ -43,7 +33,8 @@ class _AllSteps(RecurrentUnit):
     def _reserve(self, spare: int = 0) -> None:
         """Reserve scratch memory for the loop, and as many bytes more."""
         self.products = []
-        self.threads = choose_threads(self.steps, self.n, self.units)
+        self._sizes = (self.steps, self.n, self.units)
+        self.threads = time_steps.choose_threads(self._sizes, native.get_threads())
         self.alone = self.threads == 1
         own = time_steps.scratch_size(self.steps_kernel, self.n, self.units)
         self._offsets = {"spare": _round(own)}
@@ -60,7 +51,7 @@ class _AllSteps(RecurrentUnit):
         names = (self._names.get(name, name) for name in self.steps_kernel.names)
         block = time_steps.pack(
             self.steps_kernel, table=load_runtime().table, threads=self.threads,
-            sizes=(self.steps, self.n, self.units), scratch=self.base,
+            sizes=self._sizes, scratch=self.base,
             addresses=[self.places[name].address for name in names],
         )  # fmt: skip
         return [Record(compile_one(self.steps_kernel), block, self.name)]
