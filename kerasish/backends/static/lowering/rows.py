@@ -189,9 +189,7 @@ class RowsUnit(Unit):
             for address in self._table_addresses(locate)
         ]
         operands = [arguments.Operand(by_row, (1,))]
-        operands.append(
-            arguments.Operand(sums, columns, limit=self.count + 1 if everywhere else 0)
-        )
+        operands.append(arguments.Operand(sums, columns, limit=self.count + 1 if everywhere else 0))
         operands += tables
         operands += [arguments.Operand(locate(v).address, (0,)) for v in self.numbers]
         operands += [tables[place] for place in self.rows.changed]

@@ -91,4 +91,3 @@ def make_all_steps(node: Node) -> RecurrentUnit:
 def takes(node: Node) -> bool:
     """Return whether a node without a mask is an LSTM or its gradient."""
     return node.op.name.removesuffix("_gradient") == "lstm"
-
