@@ -16,8 +16,9 @@ from typing import Any, Protocol
 from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
-# Where the function is that makes `ArrayLoop`s.
+# Where the functions are that make `ArrayLoop`s and `TimeSteps`.
 COMPILER = "kerasish.backends.static.array_loops:compile_array_loop"
+STEPS_COMPILER = "kerasish.backends.static.array_loops:compile_time_steps"
 
 
 class LoopBuilder(Protocol):
@@ -81,6 +82,22 @@ class ArrayLoop(Protocol):
         """
 
 
+class TimeSteps(Protocol):
+    """All time steps of an LSTM, or of its gradient, in one call."""
+
+    def __call__(self, arrays: Sequence[Array], sizes: tuple[int, int, int]) -> None:
+        """Run the steps on all threads that their work pays for.
+
+        The results do not depend on the number of threads.
+
+        Args:
+            arrays: float32 in C order. Forward: x, recurrent, h, c, and the results states, cells,
+                gates. Backward: g_states, g_cells, recurrent, c, cells, gates, and the results dx,
+                dh, dc. They are those of `kerasish.ops.lstm` and its gradient.
+            sizes: time steps, rows of the batch, units.
+        """
+
+
 _from_buffer = ctypes.c_char.from_buffer
 
 
@@ -103,13 +120,25 @@ def compile_loop(describe: Describe, segments: bool = False) -> ArrayLoop | None
         describe: calls the methods of the builder that it is given.
         segments: whether the loop is to run by `over_segments`.
     """
-    compiler = _compiler()
-    return None if compiler is None else compiler(describe, segments)
+    compiler: Callable[..., ArrayLoop | None] = _function(COMPILER)
+    return compiler(describe, segments)
 
 
-def _compiler() -> Callable[[Describe, bool], ArrayLoop] | None:
+def compile_time_steps(backward: bool) -> TimeSteps | None:
+    """Return all time steps of an LSTM, or None where this machine cannot compile them.
+
+    Args:
+        backward: whether they are those of the gradient.
+    """
+    compiler: Callable[..., TimeSteps | None] = _function(STEPS_COMPILER)
+    return compiler(backward)
+
+
+def _function(where: str) -> Callable[..., Any]:
+    """Return the function at "module:name", imported at the first call."""
     with _lock:
-        if "compiler" not in _State:
-            module, _, name = COMPILER.partition(":")
-            _State["compiler"] = getattr(importlib.import_module(module), name)
-        return _State["compiler"]
+        if where not in _State:
+            module, _, name = where.partition(":")
+            _State[where] = getattr(importlib.import_module(module), name)
+        function: Callable[..., Any] = _State[where]
+        return function

@@ -20,7 +20,7 @@ import numpy as np
 
 from kerasish.backends.loops import Describe, address_of
 from kerasish.backends.onednn import native
-from kerasish.backends.static.codegen import arguments
+from kerasish.backends.static.codegen import arguments, time_steps
 from kerasish.backends.static.codegen.arguments import Operand, ScratchLayout
 from kerasish.backends.static.codegen.cost import choose_threads
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
@@ -159,5 +159,42 @@ def compile_array_loop(describe: Describe, segments: bool = False) -> KernelLoop
     describe(builder)
     try:
         return KernelLoop(builder.build())
+    except (ImportError, OSError):
+        return None
+
+
+class ArrayTimeSteps:
+    """All time steps of an LSTM on arrays; see `kerasish.backends.loops.TimeSteps`.
+
+    Args:
+        kernel: what is computed.
+    """
+
+    def __init__(self, kernel: time_steps.TimeSteps) -> None:
+        self._kernel = kernel
+        self._run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(compile_one(kernel))
+
+    def __call__(self, arrays: Sequence[Array], sizes: tuple[int, int, int]) -> None:
+        """Run the steps; see `TimeSteps`."""
+        _, rows, units = sizes
+        block = time_steps.pack(
+            self._kernel, table=load_runtime().table, sizes=sizes,
+            threads=time_steps.choose_threads(sizes, native.get_threads()),
+            scratch=_memory.address(time_steps.scratch_size(self._kernel, rows, units)),
+            addresses=[address_of(a) for a in arrays],
+        )  # fmt: skip
+        status = self._run(block.ctypes.data)
+        if status:
+            raise RuntimeError(f"the time steps of an LSTM ended with status {status}")
+
+
+def compile_time_steps(backward: bool) -> ArrayTimeSteps | None:
+    """Return all time steps of an LSTM; None where no loop can be compiled.
+
+    Args:
+        backward: whether they are those of the gradient.
+    """
+    try:
+        return ArrayTimeSteps(time_steps.TimeSteps(backward))
     except (ImportError, OSError):
         return None

@@ -25,7 +25,7 @@ from importlib import metadata
 from pathlib import Path
 
 from kerasish.backends import disk, trust
-from kerasish.backends.static.codegen import direct, matmul, packed, pooling
+from kerasish.backends.static.codegen import batched, direct, matmul, packed, pooling, time_steps
 from kerasish.backends.static.codegen import generate as loops
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.machine import machine_code
@@ -46,7 +46,16 @@ class Text:
     declared: tuple[str, ...] = ()
 
 
-Generated = Kernel | matmul.Matmul | direct.Direct | packed.PackedProduct | pooling.Pooling | Text
+Generated = (
+    Kernel
+    | matmul.Matmul
+    | direct.Direct
+    | packed.PackedProduct
+    | pooling.Pooling
+    | time_steps.TimeSteps
+    | batched.BatchedProduct
+    | Text
+)
 
 
 @dataclass
@@ -131,6 +140,10 @@ def texts(kernels: dict[str, Hashable], target: Target) -> tuple[list[str], set[
             text, needs = packed.generate(kernel, symbol, target)
         elif isinstance(kernel, pooling.Pooling):
             text, needs = pooling.generate(kernel, symbol, target)
+        elif isinstance(kernel, time_steps.TimeSteps):
+            text, needs = time_steps.generate(kernel, symbol, target)
+        elif isinstance(kernel, batched.BatchedProduct):
+            text, needs = batched.generate(kernel, symbol, target)
         elif isinstance(kernel, Kernel):
             text, needs = loops.generate(kernel, symbol, target)
         else:

@@ -26,6 +26,7 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
+from kerasish.backends.static.lowering.batched import make_batched
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
 from kerasish.graph.ir import Node, Value
 
@@ -357,6 +358,11 @@ def make_matmul(
     plain = len(a.shape) == len(b.shape) == 2 and out.dtype == "float32"
     if plain and flops <= SMALL_FLOPS and 1 in b.strides and added is None:
         return SmallMatmulUnit(a, b, out, bias, activation)
+    if bias is None and added is None and not activation:
+        steps = contiguous(out.shape)
+        unit = make_batched(a, b, out, steps if axes is None else _unturned(steps, axes))
+        if unit is not None:
+            return unit
     if activation:
         return None  # oneDNN's relu turns NaN into 0: no one would see a broken step
     if out.dtype != "float64" and not native.available():

@@ -14,6 +14,7 @@ from kerasish.backends.static.lowering.recurrent import (
     ForwardUnit,
     RecurrentUnit,
 )
+from kerasish.backends.static.lowering.time_steps import make_all_steps, takes
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.recurrences import described
 
@@ -35,6 +36,8 @@ def make_recurrent(node: Node, private: Collection[str] = ()) -> RecurrentUnit |
         if "mask" in what.inputs:
             kind = MaskedForwardUnit if name in GATES else MaskedBackwardUnit
             return kind(node, private)
+        if takes(node):
+            return make_all_steps(node)
         return ForwardUnit(node) if name in GATES else BackwardUnit(node)
     return None
 

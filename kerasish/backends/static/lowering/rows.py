@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import arguments
@@ -11,7 +12,12 @@ from kerasish.backends.static.codegen.cost import choose_threads
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
-from kerasish.backends.static.lowering.unique_rows import unique_rows, unique_rows_block
+from kerasish.backends.static.lowering.unique_rows import (
+    CLEAR_COUNT,
+    CLEAR_MARKS,
+    unique_rows,
+    unique_rows_block,
+)
 from kerasish.backends.static.lowering.units import (
     Locate,
     Place,
@@ -32,8 +38,8 @@ def _round(nbytes: int) -> int:
 class RowsUnit(Unit):
     """A `sparse_update` node: distinct rows, the sums of their gradients, their update.
 
-    Where all other rows change, too, the new rows are computed first and kept apart; then a loop
-    updates all rows in place, and the new rows are written over its results.
+    Where all other rows change, too, one loop updates all rows in place. It gathers the sum of a
+    row's gradients by the row's mark; the mark of a row without one leads to a row of zeros.
     """
 
     def __init__(self, node: Node) -> None:
@@ -46,20 +52,17 @@ class RowsUnit(Unit):
         self.count, self.columns = indices.size, others[0].shape[-1]
         self.limit = self.tables[0].shape[0]
         self._shared: dict[Value, Value] = {}
-        self.find = unique_rows(indices.dtype)
+        self.find = unique_rows(indices.dtype, clears=not self.rows.everywhere)
         self.add = self._adding()
         self.change = self._changing()
-        self.scratch = 2 * _round(4 * self.count) + self._new_bytes
+        # As many rows as may have a gradient, and one of zeros.
+        self.scratch = 2 * _round(4 * self.count) + _round(4 * (self.count + 1) * self.columns)
+        most = native.get_threads()
+        self._add_threads = choose_threads(self.add, self.count, self.columns, most)
+        self.threads = self._add_threads
         if self.rows.everywhere:
-            self.others, self.write = self._others(), self._writing()
-            most = native.get_threads()
-            self.threads = choose_threads(self.others, self.limit, self.columns, most)
-            self.scratch += self._new_bytes * len(self.writes)
-
-    @property
-    def _new_bytes(self) -> int:
-        """The bytes of as many rows as may have a gradient."""
-        return _round(4 * self.count * self.columns)
+            self._all_threads = choose_threads(self.change, self.limit, self.columns, most)
+            self.threads = max(self.threads, self._all_threads)
 
     def _adding(self) -> Kernel:
         k = KernelBuilder()
@@ -74,51 +77,24 @@ class RowsUnit(Unit):
         return k.build()
 
     def _changing(self) -> Kernel:
-        """Return the loop over the rows that have a gradient."""
+        """Return the loop over the rows that have a gradient, or over all rows."""
         k = KernelBuilder()
         row = k.input("int32", level="row")
-        body = self.rows.body
-        results: dict[Value, Any] = {body.inputs[0]: k.input("float32")}
-        self._follow_body(k, results, row)
-        for place, v in zip(self.rows.changed, body.outputs):
-            if self.rows.everywhere:
-                k.output(results[v], "float32")
-            else:
-                old = results[body.inputs[1 + place]]
-                k.output(results[v], "float32", in_place=old, scatter=row)
-        return k.build()
-
-    def _follow_body(self, k: KernelBuilder, results: dict[Value, Any], row: Any = None) -> None:
-        """Add the inputs but the gradient, and the nodes, of the body to a loop."""
-        body = self.rows.body
+        body, everywhere = self.rows.body, self.rows.everywhere
+        gather = None if everywhere else row
+        results: dict[Value, Any] = {}
+        results[body.inputs[0]] = k.input("float32", gather=row if everywhere else None)
         for v in body.inputs[1 : 1 + self.rows.tables]:
-            results[v] = k.input("float32", gather=row)
+            results[v] = k.input("float32", gather=gather)
         for v in body.inputs[1 + self.rows.tables :]:
             results[v] = k.input(v.dtype, level="scalar")
-        if body.inputs[0] not in results:
-            results[body.inputs[0]] = k.constant(0.0, "float32")
         for node in body.nodes:
             args = [results[v] for v in node.inputs]
             name = node.op.name
             results[node.out] = args[0] if name in ("alias", "cast") else k.op(name, *args)
-
-    def _others(self) -> Kernel:
-        """Return the loop over all rows, as for a gradient of 0."""
-        k = KernelBuilder()
-        results: dict[Value, Any] = {}
-        self._follow_body(k, results)
-        body = self.rows.body
         for place, v in zip(self.rows.changed, body.outputs):
-            k.output(results[v], "float32", in_place=results[body.inputs[1 + place]])
-        return k.build()
-
-    def _writing(self) -> Kernel:
-        """Return the loop that writes the rows that have a gradient into the tables."""
-        k = KernelBuilder()
-        row = k.input("int32", level="row")
-        rows = [k.input("float32") for _ in self.writes]
-        for new in rows:
-            k.output(k.op("stop_gradient", new), "float32", scatter=row)
+            old = results[body.inputs[1 + place]]
+            k.output(results[v], "float32", in_place=old, scatter=gather)
         return k.build()
 
     def may_share(self, written: Value, read: Value) -> bool:
@@ -137,25 +113,31 @@ class RowsUnit(Unit):
         return self.tables[self.rows.changed[self.writes.index(written)]]
 
     def kernels(self) -> list[Any]:
-        """Return the three kernels, and the two for all other rows."""
-        more = [self.others, self.write] if self.rows.everywhere else []
+        """Return the kernels of all records."""
+        more = [CLEAR_MARKS] if self.rows.everywhere else []
         return [self.find, self.add, self.change, *more]
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return copies of tables not updated in place, then the three records of the update."""
+        """Return copies of tables not updated in place, then the records of the update."""
         at = locate(("scratch", self)).address
         unique, slots = at, at + _round(4 * self.count)
-        sums = Place(slots + _round(4 * self.count), 4 * self.count * self.columns)
+        zeros = self.columns if self.rows.everywhere else 0
+        sums = Place(slots + _round(4 * self.count), 4 * (self.count * self.columns + zeros))
         results = []
         for new in self.writes:
             if new not in self._shared:
                 results.append(
                     copy_record(locate(self._table_of(new)), locate(new), "copy of a table")
                 )
-        change = self._change_block(locate, unique, sums.address)
-        write = self._write_block(locate, unique, sums.address)
-        counted = [change] if write is None else [change, write]
-        result, keep = self._find_block(locate, unique, slots, counted)
+        marks = filled_array((self.limit,), "int32", -1)
+        by_row = marks.ctypes.data if self.rows.everywhere else unique
+        change = self._change_block(locate, by_row, sums.address)
+        clear = np.array([marks.ctypes.data, unique, 0], np.int64)
+        counted = (clear, CLEAR_COUNT) if self.rows.everywhere else (change, arguments.ROWS)
+        block, table = unique_rows_block(
+            indices=locate(self.reads[1]).address, count=self.count, limit=self.limit,
+            marks=marks.ctypes.data, unique=unique, slots=slots, counts=[counted],
+        )  # fmt: skip
         operands = [
             arguments.Operand(slots, (1,)),
             *self._source_operands(locate),
@@ -163,52 +145,18 @@ class RowsUnit(Unit):
         ]
         adding = arguments.pack(
             self.add, operands, table=load_runtime().table, columns=self.columns, rows=self.count,
-            threads=1,
+            threads=self._add_threads,
         )  # fmt: skip
-        return [
-            *results,
-            Record(compile_one(self.find), result, f"distinct rows of {self.limit}", keep),
+        name = "update of all rows" if self.rows.everywhere else self.name
+        results += [
+            Record(compile_one(self.find), block, f"distinct rows of {self.limit}", (table, marks)),
             *zero_records(sums),
             Record(compile_one(self.add), adding, "sums of rows"),
-            Record(compile_one(self.change), change, self.name),
-            *self._other_rows(locate, write),
+            Record(compile_one(self.change), change, name),
         ]
-
-    def _other_rows(self, locate: Locate, write: Array | None) -> list[Record]:
-        """Return the records that update all rows, and then write those that have a gradient."""
-        if write is None:
-            return []
-        operands = [(address, (self.columns,)) for address in self._table_addresses(locate)]
-        given = [arguments.Operand(*operand) for operand in operands]
-        given += [arguments.Operand(locate(v).address, (0,)) for v in self.numbers]
-        given += [arguments.Operand(*operands[place]) for place in self.rows.changed]
-        block = arguments.pack(
-            self.others, given, table=load_runtime().table, columns=self.columns,
-            rows=self.limit, threads=self.threads,
-        )  # fmt: skip
-        return [
-            Record(compile_one(self.others), block, "update of all rows"),
-            Record(compile_one(self.write), write, "rows with a gradient"),
-        ]
-
-    def _write_block(self, locate: Locate, unique: int, sums: int) -> Array | None:
-        """Return the arguments of the loop that writes rows; None where all others stay."""
-        if not self.rows.everywhere:
-            return None
-        operands = [arguments.Operand(unique, (1,))]
-        addresses = self._table_addresses(locate)
-        columns = (self.columns,)
-        operands += [arguments.Operand(at, columns) for at in self._new_rows(sums)]
-        for place in self.rows.changed:
-            operands.append(arguments.Operand(addresses[place], columns, limit=self.limit))
-        return arguments.pack(
-            self.write, operands, table=load_runtime().table, rows=0, columns=self.columns,
-            threads=1,
-        )  # fmt: skip
-
-    def _new_rows(self, sums: int) -> list[int]:
-        """Return where the new rows lie before they are written, for each result."""
-        return [sums + self._new_bytes * (number + 1) for number in range(len(self.writes))]
+        if self.rows.everywhere:
+            results.append(Record(compile_one(CLEAR_MARKS), clear, "marks of rows"))
+        return results
 
     def _table_addresses(self, locate: Locate) -> list[int]:
         """Return where each table is read: one that has a new version, where that lies."""
@@ -228,32 +176,27 @@ class RowsUnit(Unit):
             arguments.Operand(locate(table).address, (self.columns,), limit=table.shape[0]),
         ]
 
-    def _change_block(self, locate: Locate, unique: int, sums: int) -> Array:
-        columns, limit = self.columns, self.limit
-        operands = [arguments.Operand(unique, (1,)), arguments.Operand(sums, (columns,))]
-        addresses = self._table_addresses(locate)
-        for address in addresses:
-            operands.append(arguments.Operand(address, (columns,), limit=limit))
-        operands += [arguments.Operand(locate(v).address, (0,)) for v in self.numbers]
-        if self.rows.everywhere:
-            operands += [arguments.Operand(at, (columns,)) for at in self._new_rows(sums)]
-        else:
-            for place in self.rows.changed:
-                operands.append(arguments.Operand(addresses[place], (columns,), limit=limit))
-        return arguments.pack(
-            self.change, operands, table=load_runtime().table, rows=0, columns=columns, threads=1
-        )
+    def _change_block(self, locate: Locate, by_row: int, sums: int) -> Array:
+        """Return the arguments of the loop that updates rows.
 
-    def _find_block(
-        self, locate: Locate, unique: int, slots: int, counted: Sequence[Array]
-    ) -> tuple[Any, ...]:
-        marks = filled_array((self.limit,), "int32", -1)
-        block, table = unique_rows_block(
-            indices=locate(self.reads[1]).address, count=self.count, limit=self.limit,
-            marks=marks.ctypes.data, unique=unique, slots=slots,
-            counts=[(block, arguments.ROWS) for block in counted],
+        Args:
+            by_row: where the row to update lies for each sum; everywhere: for each row its sum.
+            sums: where the sums of gradients lie.
+        """
+        columns, limit, everywhere = (self.columns,), self.limit, self.rows.everywhere
+        tables = [
+            arguments.Operand(address, columns, limit=0 if everywhere else limit)
+            for address in self._table_addresses(locate)
+        ]
+        operands = [arguments.Operand(by_row, (1,))]
+        operands.append(arguments.Operand(sums, columns, limit=self.count + 1 if everywhere else 0))
+        operands += tables
+        operands += [arguments.Operand(locate(v).address, (0,)) for v in self.numbers]
+        operands += [tables[place] for place in self.rows.changed]
+        return arguments.pack(
+            self.change, operands, table=load_runtime().table, columns=self.columns,
+            rows=limit if everywhere else 0, threads=self._all_threads if everywhere else 1,
         )  # fmt: skip
-        return block, (table, marks)
 
 
 def make_rows(node: Node) -> Unit | None:

@@ -12,7 +12,9 @@ So a sparse update is: unique_rows; fill (count, d) with zeros; add the gradient
 
     block = unique_rows_block(..., counts=[(update_block, arguments.ROWS), ...])
 
-`marks` is an int32 array of `limit` words that are -1 before, and again after.
+`marks` is an int32 array of `limit` words that are -1 before, and again after. In between, with
+`clears=False`, it is an index from rows to `unique`: an update of all rows gathers by it, and -1,
+the last row, is that of zeros.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ next:
   br label %head
 clear:
   %status = phi i32 [ 0, %head ], [ 2, %body ]
-  br label %clear.head
+  %failed = icmp ne i32 %status, 0
+  %clears = or i1 %failed, {clears}
+  br i1 %clears, label %clear.head, label %tell
 clear.head:
   %u = phi i64 [ 0, %clear ], [ %u.next, %clear.body ]
   %u.more = icmp slt i64 %u, %count
@@ -81,7 +85,7 @@ clear.body:
   %u.next = add i64 %u, 1
   br label %clear.head
 tell:
-  %k = phi i64 [ 0, %clear.head ], [ %k.next, %tell.body ]
+  %k = phi i64 [ 0, %clear ], [ 0, %clear.head ], [ %k.next, %tell.body ]
   %k.more = icmp slt i64 %k, %words
   br i1 %k.more, label %tell.body, label %exit
 tell.body:
@@ -95,15 +99,47 @@ exit:
 }}"""
 
 
-def unique_rows(dtype: str) -> Text:
-    """The record's function, not yet compiled, for indices of `dtype` ("int32" or "int64")."""
+def unique_rows(dtype: str, clears: bool = True) -> Text:
+    """The record's function, not yet compiled.
+
+    Args:
+        dtype: of the indices: "int32" or "int64".
+        clears: whether `marks` is -1 again after it. If not, the mark of a row among the indices is
+            its position in `unique`, until a record of `CLEAR_MARKS` clears it.
+    """
     kind = {"int32": "i32", "int64": "i64"}[dtype]
     widen = "%wide = sext i32 %raw to i64" if dtype == "int32" else "%wide = add i64 %raw, 0"
     loads = words_of(
         "args", "ptr indices", "i64 n", "i64 limit", "ptr marks", "ptr unique", "ptr slots",
         "ptr counts", "i64 words",
     )  # fmt: skip
-    return Text(_SOURCE.format(type=kind, widen=widen, loads=loads))
+    flag = "true" if clears else "false"
+    return Text(_SOURCE.format(type=kind, widen=widen, loads=loads, clears=flag))
+
+
+# Words: 0 marks, 1 rows (`unique`), 2 their number. The marks of these rows become -1.
+CLEAR_MARKS = Text(
+    f"""define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+{words_of("args", "ptr marks", "ptr unique", "i64 count")}
+  br label %head
+head:
+  %u = phi i64 [ 0, %entry ], [ %u.next, %body ]
+  %more = icmp slt i64 %u, %count
+  br i1 %more, label %body, label %exit
+body:
+  %u.at = getelementptr i32, ptr %unique, i64 %u
+  %row = load i32, ptr %u.at, align 4
+  %wide = sext i32 %row to i64
+  %at = getelementptr i32, ptr %marks, i64 %wide
+  store i32 -1, ptr %at, align 4
+  %u.next = add i64 %u, 1
+  br label %head
+exit:
+  ret i32 0
+}}"""
+)
+CLEAR_COUNT = 2  # the word of their number
 
 
 def unique_rows_block(

@@ -1,0 +1,93 @@
+"""LSTMs without a mask: one record computes all time steps, each thread some rows of the batch.
+
+Threads meet once per sequence instead of several times per time step. The results do not depend on
+the number of threads.
+"""
+
+from __future__ import annotations
+
+from kerasish.backends.onednn import native
+from kerasish.backends.static.codegen import time_steps
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.time_steps import TimeSteps
+from kerasish.backends.static.lowering.library import _round
+from kerasish.backends.static.lowering.recurrent import BackwardUnit, RecurrentUnit
+from kerasish.graph.ir import Node
+
+# Results and inputs that are called otherwise in the loop.
+_FORWARD = {"states": "0", "cells": "1", "gates": "2"}
+_BACKWARD = {"dx": "0", "dh": "2", "dc": "3"}
+
+
+class _AllSteps(RecurrentUnit):
+    """What both directions have in common.
+
+    Attributes:
+        steps_kernel: the structure of the loop.
+    """
+
+    steps_kernel: TimeSteps
+    _names: dict[str, str]
+
+    def _reserve(self, spare: int = 0) -> None:
+        """Reserve scratch memory for the loop, and as many bytes more."""
+        self.products = []
+        self._sizes = (self.steps, self.n, self.units)
+        self.threads = time_steps.choose_threads(self._sizes, native.get_threads())
+        self.alone = self.threads == 1
+        own = time_steps.scratch_size(self.steps_kernel, self.n, self.units)
+        self._offsets = {"spare": _round(own)}
+        self._loop_scratch = own
+        self.scratch = _round(own) + spare
+        self.flops = self.step_flops = 2.0 * self.steps * self.n * self.units * self.width
+
+    def kernels(self) -> list[TimeSteps]:
+        """Return the loop over all time steps."""
+        return [self.steps_kernel]
+
+    def _time_records(self) -> list[Record]:
+        """Return the record of all time steps."""
+        names = (self._names.get(name, name) for name in self.steps_kernel.names)
+        block = time_steps.pack(
+            self.steps_kernel, table=load_runtime().table, threads=self.threads,
+            sizes=self._sizes, scratch=self.base,
+            addresses=[self.places[name].address for name in names],
+        )  # fmt: skip
+        return [Record(compile_one(self.steps_kernel), block, self.name)]
+
+
+class LstmUnit(_AllSteps):
+    """`lstm` over a sequence without a mask."""
+
+    steps_kernel, _names = TimeSteps(), _FORWARD
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node)
+        self._reserve()
+
+
+class LstmGradientUnit(_AllSteps, BackwardUnit):
+    """`lstm_gradient` over a sequence without a mask; its products by weights are oneDNN's."""
+
+    steps_kernel, _names = TimeSteps(backward=True), _BACKWARD
+
+    def __init__(self, node: Node) -> None:
+        RecurrentUnit.__init__(self, node)
+        libraries = self._libraries()
+        self._reserve(_round(max(p.scratchpad_bytes for p in libraries)))
+        self.flops += sum(p.flops for p in libraries)
+
+
+def make_all_steps(node: Node) -> RecurrentUnit:
+    """Return the unit of an `lstm` or `lstm_gradient` node without a mask.
+
+    Args:
+        node: the node, whose values are float32.
+    """
+    return LstmUnit(node) if node.op.name == "lstm" else LstmGradientUnit(node)
+
+
+def takes(node: Node) -> bool:
+    """Return whether a node without a mask is an LSTM or its gradient."""
+    return node.op.name.removesuffix("_gradient") == "lstm"

@@ -1,0 +1,113 @@
+"""All time steps of an LSTM in one call, against NumPy; on any number of threads, same bits."""
+
+from __future__ import annotations
+
+import ctypes
+
+import numpy as np
+import pytest
+
+from kerasish import config
+from kerasish.backends import loops
+from kerasish.backends.eager import loop_recurrent
+from kerasish.backends.eager.numpy_kernels import KERNELS
+from kerasish.backends.static.codegen import kernels, time_steps
+from kerasish.backends.static.codegen.driver import load_runtime
+from kerasish.backends.static.codegen.time_steps import TimeSteps
+from kerasish.backends.static.machine import guard_pages, machine_code
+
+_HOST = machine_code.host_target("avx512").level
+LEVELS = ["avx2", "avx512"] if _HOST == "avx512" else [_HOST]
+# Vectors of 4, 8 and 16 numbers: one that is not complete, several, strips of four and of one;
+# tiles of rows and single ones.
+SIZES = [(1, 1, 1), (3, 2, 5), (2, 13, 17), (4, 9, 83), (2, 4, 64)]
+
+
+def normal(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype("float32")
+
+
+def guarded(array):
+    """Return a copy of an array whose last byte lies before a page that cannot be accessed."""
+    owner, address = guard_pages.block(array.nbytes)
+    place = (ctypes.c_char * array.nbytes).from_address(address)
+    copy = np.frombuffer(place, array.dtype).reshape(array.shape)
+    copy[...] = array
+    return owner, copy
+
+
+def run(kernel, level, threads, sizes, arrays):
+    _, rows, units = sizes
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("KERASISH_STRICT_MEMORY", "1")
+        size = time_steps.scratch_size(kernel, rows, units)
+        held = [guarded(np.zeros(-(-size // 64) * 64, np.uint8)), *map(guarded, arrays)]
+    places = [array for _, array in held]
+    block = time_steps.pack(
+        kernel, table=load_runtime().table, threads=threads, sizes=sizes,
+        scratch=places[0].ctypes.data, addresses=[a.ctypes.data for a in places[1:]],
+    )  # fmt: skip
+    address = kernels.compile_one(kernel, machine_code.host_target(level))
+    assert ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(address)(block.ctypes.data) == 0
+    return [np.array(a) for a in places[1:]]
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+def test_time_steps_are_those_of_numpy(level, sizes, monkeypatch):
+    steps, rows, units = sizes
+    monkeypatch.setattr(loop_recurrent, "LEAST", 1 << 40)
+    x, recurrent = normal(steps, rows, 4 * units), normal(units, 4 * units) / np.float32(units**0.5)
+    h, c = normal(rows, units, seed=1), normal(rows, units, seed=2)
+    arriving = [normal(steps, rows, units, seed=3), normal(steps, rows, units, seed=4)]
+    expected = KERNELS["lstm"](x, recurrent, h, c)
+    gradients = KERNELS["lstm_gradient"](*arriving, recurrent, h, c, *expected)
+    nothing = [np.full_like(a, np.nan) for a in (*expected, x, h, c)]
+    results = []
+    for threads in (1, 3):
+        given = [x, recurrent, h, c, *nothing[:3]]
+        forward = run(TimeSteps(), level, threads, sizes, given)[4:]
+        given = [*arriving, recurrent, c, *expected[1:], *nothing[3:]]
+        backward = run(TimeSteps(backward=True), level, threads, sizes, given)[6:]
+        results.append([*forward, *backward])
+    wanted = [*expected, gradients[0], *gradients[2:]]
+    for one, several, numbers in zip(*results, wanted, strict=True):
+        np.testing.assert_array_equal(one, several)
+        np.testing.assert_allclose(one, numbers, rtol=2e-5, atol=2e-5)
+
+
+def test_nan_and_infinity_stay():
+    x = normal(3, 4, 20)
+    x[1, 2, 3], x[0, 1, :] = np.nan, np.inf
+    state = np.zeros((4, 5), "float32")
+    nothing = [np.zeros((3, 4, 5), "float32"), np.zeros((3, 4, 5), "float32"), np.zeros_like(x)]
+    given = [x, normal(5, 20), state, state, *nothing]
+    states, _, gates = run(TimeSteps(), None, 1, (3, 4, 5), given)[4:]
+    assert np.isnan(gates[1, 2, 3]) and np.isnan(states[2, 2]).all()
+    assert np.isfinite(states[:, 3]).all() and (gates[0, 1] == 1).all()
+
+
+def test_threads_are_chosen_by_work_and_rows():
+    choose = time_steps.choose_threads
+    assert choose((80, 32, 128), 2) == 2
+    assert choose((80, 32, 128), 1) == 1
+    assert choose((80, 1, 512), 8) == 1  # a row is computed by one thread
+    assert choose((2, 32, 16), 8) == 1  # too little work
+    assert choose((0, 32, 16), 8) == 1
+
+
+def test_arrays_are_checked_and_shared_out():
+    with pytest.raises(ValueError, match="expected 7 addresses, got 2"):
+        time_steps.pack(TimeSteps(), table=0, threads=1, sizes=(1, 1, 1), scratch=0,
+                        addresses=[0, 0])  # fmt: skip
+    steps = loops.compile_time_steps(backward=False)
+    assert steps is not None
+    x, recurrent, state = normal(40, 32, 256), normal(64, 256) / 8, np.zeros((32, 64), "float32")
+    results = []
+    for threads in (1, 2):
+        with config.using_threads(threads):
+            empty = [np.empty((40, 32, 64), "float32") for _ in range(2)]
+            results.append([*empty, np.empty_like(x)])
+            steps((x, recurrent, state, state, *results[-1]), (40, 32, 64))
+    for one, two in zip(*results, strict=True):
+        np.testing.assert_array_equal(one, two)
