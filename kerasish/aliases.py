@@ -240,7 +240,7 @@ def _targets_of_source(parts: Sequence[str]) -> tuple[str, ...]:
         nearest.insert(0, ".".join(["kerasish.preprocessing", *known]))
     if parts[:1] == ["ops"]:
         nearest += ["kerasish.ops.nn", "kerasish.ops.numpy"]
-    shared = ["kerasish.layers", "kerasish.models", "kerasish.utils", "kerasish.saving"]
+    shared = [f"kerasish.{part}" for part in ("layers", "models", "utils", "saving", "config")]
     return tuple(dict.fromkeys([*nearest, *shared, "kerasish"]))
 
 

@@ -165,6 +165,8 @@ def test_names_of_the_implementation(aliases):
     function = len
     assert keras.src.utils.tracking.no_automatic_dependency_tracking(function) is function
     assert keras.src.saving.saving_lib.load_model is kerasish.saving.load_model
+    filtering = keras.src.utils.traceback_utils.is_traceback_filtering_enabled
+    assert filtering is kerasish.config.is_traceback_filtering_enabled
     with pytest.raises(ImportError):
         from keras.src.losses.losses import NoSuchLoss  # noqa: F401
 
