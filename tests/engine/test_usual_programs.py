@@ -166,3 +166,11 @@ def test_build_without_a_shape_leaves_a_sequential_to_its_data():
     assert model.predict(np.ones((4, 3)), verbose=0).shape == (4, 2)
     model.build()
     assert model.layers[0].kernel.shape == (3, 2)
+
+
+def test_the_shape_of_a_list_of_one_tensor_is_its_shape():
+    inputs = keras.Input((3,))
+    model = keras.Model([inputs], [keras.layers.Dense(2)(inputs)])
+    assert (model.input_shape, model.output_shape) == ((None, 3), (None, 2))
+    two = keras.Model([inputs, keras.Input((4,))], inputs)
+    assert two.input_shape == [(None, 3), (None, 4)]
