@@ -61,7 +61,15 @@ TENSORFLOW = {
         "data": "data",
         "function": "function",
     },
+    "tensorflow.errors": {},
     "tensorflow.random": {"set_seed": "utils.set_random_seed"},
+}
+# What programs catch of TensorFlow -> what kerasish raises there.
+TENSORFLOW_ERRORS = {
+    "InvalidArgumentError": ValueError,
+    "NotFoundError": FileNotFoundError,
+    "OutOfRangeError": StopIteration,
+    "ResourceExhaustedError": MemoryError,
 }
 DTYPES = frozenset(
     "bfloat16 bool float16 float32 float64 int8 int16 int32 int64 uint8 uint16 uint32".split()
@@ -126,12 +134,15 @@ class TensorFlowModule(ModuleType):
     """A module of TensorFlow: the names of `TENSORFLOW`, and `keras`.
 
     Args:
-        name: "tensorflow" or "tensorflow.random".
+        name: "tensorflow", or one of its modules in `TENSORFLOW`.
     """
 
     def __getattr__(self, name: str) -> Any:
-        if f"{self.__name__}.{name}" in ("tensorflow.keras", "tensorflow.random"):
-            return importlib.import_module(f"{self.__name__}.{name}")
+        full = f"{self.__name__}.{name}"
+        if full == "tensorflow.keras" or full in TENSORFLOW:
+            return importlib.import_module(full)
+        if self.__name__ == "tensorflow.errors" and name in TENSORFLOW_ERRORS:
+            return TENSORFLOW_ERRORS[name]
         if self.__name__ == "tensorflow" and name in DTYPES:
             return name
         value: Any = kerasish
@@ -240,7 +251,7 @@ def _targets_of_source(parts: Sequence[str]) -> tuple[str, ...]:
         nearest.insert(0, ".".join(["kerasish.preprocessing", *known]))
     if parts[:1] == ["ops"]:
         nearest += ["kerasish.ops.nn", "kerasish.ops.numpy"]
-    shared = ["kerasish.layers", "kerasish.models", "kerasish.utils", "kerasish.saving"]
+    shared = [f"kerasish.{part}" for part in ("layers", "models", "utils", "saving", "config")]
     return tuple(dict.fromkeys([*nearest, *shared, "kerasish"]))
 
 

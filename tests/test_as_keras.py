@@ -67,6 +67,7 @@ MISSING = {
     "keras.layers.TFSMLayer": "TFSMLayer is not supported",
     "tensorflow.matmul": "kerasish.ops.matmul may serve",
     "tensorflow.random.normal": "kerasish.random.normal may serve",
+    "tensorflow.errors.DataLossError": "not for the rest of TensorFlow",
     "tensorflow.estimator": "not for the rest of TensorFlow",
     "keras.src.layers.nothing": "no public name 'nothing' there",
 }
@@ -165,6 +166,11 @@ def test_names_of_the_implementation(aliases):
     function = len
     assert keras.src.utils.tracking.no_automatic_dependency_tracking(function) is function
     assert keras.src.saving.saving_lib.load_model is kerasish.saving.load_model
+    import tensorflow
+
+    assert issubclass(MemoryError, tensorflow.errors.ResourceExhaustedError)
+    filtering = keras.src.utils.traceback_utils.is_traceback_filtering_enabled
+    assert filtering is kerasish.config.is_traceback_filtering_enabled
     with pytest.raises(ImportError):
         from keras.src.losses.losses import NoSuchLoss  # noqa: F401
 

@@ -12,6 +12,16 @@ from kerasish.initializers import Initializer, random, scaling
 
 FACTS = facts.read("applications")
 QUICK = ["MobileNetV2 alpha=0.35, no top, max", "MobileNetV3Small minimalistic"]
+# One network of each other family. The small ones run as well: what layers are connected to,
+# and their arguments, show in the outputs alone.
+SMALL = [
+    "ConvNeXtTiny no top, avg", "DenseNet121 no top, max", "ResNet50 no top, avg",
+    "ResNet50V2 no top", "VGG16 no top, avg",
+]  # fmt: skip
+BUILT = [
+    "EfficientNetB0", "EfficientNetV2B0", "InceptionV3", "MobileNet alpha=0.5",
+    "MobileNetV3Large no top", "Xception",
+]  # fmt: skip
 # Half a gigabyte of weights and more: one engine is enough.
 LARGE = {"ConvNeXtLarge", "ConvNeXtXLarge"}
 
@@ -27,7 +37,7 @@ def undrawn(monkeypatch):
                 )
 
 
-def check(case, engines=("static", "eager")):
+def built(case):
     fact = FACTS["cases"][case]
     utils.clear_session()
     model = cases.build(applications, case)
@@ -35,6 +45,11 @@ def check(case, engines=("static", "eager")):
     for key in ("name", "parameters", "weights"):
         assert (key, found[key]) == (key, fact[key])
     assert found["layers"].splitlines() == fact["layers"].splitlines()
+    return model, fact
+
+
+def check(case, engines=("static", "eager")):
+    model, fact = built(case)
     cases.set_weights(model)
     images = cases.images(model.input_shape)
     for engine in engines:
@@ -52,6 +67,16 @@ def test_every_network_has_facts():
 @pytest.mark.parametrize("case", QUICK)
 def test_network_is_that_of_keras(case, undrawn):
     check(case)
+
+
+@pytest.mark.parametrize("case", SMALL)
+def test_small_network_is_that_of_keras(case, undrawn):
+    check(case, ("eager",))
+
+
+@pytest.mark.parametrize("case", BUILT)
+def test_layers_and_weights_are_those_of_keras(case, undrawn):
+    built(case)
 
 
 @pytest.mark.slow

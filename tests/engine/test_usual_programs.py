@@ -136,3 +136,41 @@ def test_shapes_go_to_compute_output_shape_by_name(engine):
     at = np.array([[0, 4], [1, 1]], "int32")
     result = keras.Model([values, places], z).predict([x, at], verbose=0)
     np.testing.assert_array_equal(result, 2 * np.take_along_axis(x, at[..., None], 1))
+
+
+class EmbeddingAndTable(keras.layers.Embedding):
+    """Gives its table beside the vectors, and asks its parent class for their shape."""
+
+    def compute_output_shape(self, input_shape):
+        return [super().compute_output_shape(input_shape), (self.input_dim, self.output_dim)]
+
+    def call(self, inputs):
+        return [super().call(inputs), keras.ops.convert_to_tensor(self.embeddings)]
+
+
+@pytest.mark.parametrize("engine", ["static", "eager"])
+def test_a_shape_is_asked_of_the_parent_class(engine):
+    keras.config.set_backend(engine)
+    layer = EmbeddingAndTable(7, 3)
+    assert layer.compute_output_shape((None, 5)) == [(None, 5, 3), (7, 3)]
+    inputs = keras.Input((5,), dtype="int32")
+    vectors, table = layer(inputs)
+    assert (vectors.shape, table.shape) == ((None, 5, 3), (7, 3))
+    found = keras.Model(inputs, vectors).predict(np.ones((2, 5), "int32"), verbose=0)
+    assert found.shape == (2, 5, 3)
+
+
+def test_build_without_a_shape_leaves_a_sequential_to_its_data():
+    model = keras.Sequential([keras.layers.Dense(2)])
+    model.build()
+    assert model.predict(np.ones((4, 3)), verbose=0).shape == (4, 2)
+    model.build()
+    assert model.layers[0].kernel.shape == (3, 2)
+
+
+def test_the_shape_of_a_list_of_one_tensor_is_its_shape():
+    inputs = keras.Input((3,))
+    model = keras.Model([inputs], [keras.layers.Dense(2)(inputs)])
+    assert (model.input_shape, model.output_shape) == ((None, 3), (None, 2))
+    two = keras.Model([inputs, keras.Input((4,))], inputs)
+    assert two.input_shape == [(None, 3), (None, 4)]

@@ -50,6 +50,18 @@ def test_files_hold_all_that_was_learnt(name, tmp_path):
     compare(other(table), cases.flat(space(table)))
 
 
+def test_bins_of_integers_are_encoded_in_a_model():
+    ages = np.array([[20], [30], [40], [70]])
+    space = FeatureSpace({"age": FeatureSpace.float_discretized(num_bins=2)})
+    space.adapt({"age": ages})
+    bins = space.preprocessors["age"](kerasish.Input((1,)))
+    assert (bins.shape, bins.dtype) == ((None, 1), "int32")
+    model = kerasish.Model(space.get_inputs(), space.get_encoded_features())
+    found = model.predict({"age": ages}, verbose=0)
+    np.testing.assert_array_equal(found, space({"age": ages}))
+    np.testing.assert_array_equal(found.sum(1), np.ones(4))
+
+
 def test_a_file_of_keras():
     space = kerasish.models.load_model(DATA / "feature_space.keras")
     compare(space(cases.table_of("by name")), FACTS["by name"])

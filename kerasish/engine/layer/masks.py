@@ -185,6 +185,13 @@ def _overrides(layer: object, method: str, base: type) -> bool:
     return getattr(type(layer), method) is not getattr(base, method)
 
 
+def _parent_of_overrides(layer: object, method: str, base: type) -> type:
+    """Return the class above the last one below `base` that defines the method."""
+    classes = type(layer).__mro__
+    below = classes[: classes.index(base)]
+    return classes[1 + max(i for i, cls in enumerate(below) if method in vars(cls))]
+
+
 def _rank_of(masks: AnyTensor | Sequence[Any]) -> int:
     return max(len(m.shape) for m in tree.flatten(masks) if m is not None)
 

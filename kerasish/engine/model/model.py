@@ -226,12 +226,12 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
     @property
     def input_shape(self) -> Structure:
         """The shape(s) of the inputs of a functional model."""
-        return tree.map_structure(lambda t: t.shape, self.input)
+        return _shapes_of(self.input)
 
     @property
     def output_shape(self) -> Structure:
         """The shape(s) of the outputs of a functional model."""
-        return tree.map_structure(lambda t: t.shape, self.output)
+        return _shapes_of(self.output)
 
     @property
     def input_names(self) -> list[str]:
@@ -469,6 +469,12 @@ class Functional(Model):
 
     keras_module = "keras.src.models.functional"
     keras_registered_name = "Functional"
+
+
+def _shapes_of(tensors: Structure) -> Structure:
+    """Return the shapes of symbolic tensors; of a list with one, its shape, as in Keras."""
+    shapes = tree.map_structure(lambda t: t.shape, tensors)
+    return shapes[0] if isinstance(tensors, list) and len(tensors) == 1 else shapes
 
 
 # --- config of a functional graph ------------------------------------------------------------

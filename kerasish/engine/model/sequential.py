@@ -140,11 +140,12 @@ class Sequential(Model):
             self.build(self._known_shape)
 
     def build(self, input_shape: Shape | None = None) -> None:
-        """Build the layers for inputs of the given shape (with the batch axis)."""
+        """Build the layers for inputs of the given shape (with the batch axis).
+
+        Without a shape nothing is done, as in Keras: an Input has built them, or the data will.
+        """
         if input_shape is None:
-            raise ValueError(
-                f"{self.display_name()}: build() needs the input's shape, or add an Input."
-            )
+            return
         if not self._stack:
             raise ValueError(f"{self.display_name()}: there is no layer to build.")
         first = self._stack[0]

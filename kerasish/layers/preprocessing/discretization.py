@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.engine.layer.layer import Layer
+from kerasish.engine.layer.operation import KerasTensor
 from kerasish.layers.options import InputOptions
 from kerasish.layers.preprocessing.encoding import check_mode, encode, encoded_shape, refuse_sparse
 from kerasish.layers.preprocessing.reading import learn_from
@@ -172,6 +173,10 @@ class Discretization(Layer):
     def compute_output_shape(self, input_shape: Shape) -> tuple[Any, ...]:
         """Return the result's shape, known before `adapt`."""
         return encoded_shape(tuple(input_shape), self._depth(), self.output_mode)
+
+    def compute_output_spec(self, inputs: KerasTensor) -> KerasTensor:
+        """Return the symbolic result: bins are integers, whatever the compute dtype is."""
+        return KerasTensor(self.compute_output_shape(inputs.shape), self.output_dtype)
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
