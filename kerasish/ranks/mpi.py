@@ -7,7 +7,7 @@ import glob
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -75,6 +75,9 @@ class MpiGroup(Group):
 
     Args:
         mpi: mpi4py's module MPI.
+
+    Attributes:
+        before_abort: called by `abort` first: it tells the others who ends the job.
     """
 
     def __init__(self, mpi: Any) -> None:
@@ -89,6 +92,7 @@ class MpiGroup(Group):
         local.Free()
         self.host = mpi.Get_processor_name()
         self._drop_shared_names()
+        self.before_abort: Callable[[], None] | None = None
         self._native: NativeCalls | None = None
         self._looked_up = False
         self._nccl: NcclSums | None = None
@@ -199,6 +203,8 @@ class MpiGroup(Group):
         """End all processes after one line on stderr."""
         text = f"kerasish: rank {self.rank} of {self.size} on {self.host}: {reason}"
         sys.stdout.flush()
+        if self.before_abort is not None:
+            self.before_abort()
         print(text, file=sys.stderr, flush=True)
         # The line says it all; what MPI prints of the abort would stand below it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
