@@ -26,7 +26,7 @@ from benchmarks.workloads import WORKLOADS, compile_model, make_data
 from kerasish import launch
 
 ROOT = Path(__file__).resolve().parent.parent
-STEPS, EPOCHS = 16, 3  # of an epoch; of a turn
+STEPS, EPOCHS = 8, 3  # of an epoch; of a turn
 
 
 def serve(name: str, ranks: bool) -> None:
