@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,7 +16,8 @@ import kerasish as keras
 from benchmarks.workloads import WORKLOADS, compile_model, make_data
 from kerasish.ranks import current_group
 
-STEPS, ROUNDS, TURNS = 8, 4, 5
+STEPS, ROUNDS = 8, 4
+COST_SECONDS, TURN = 6.0, 4  # of `time_cost`: all turns of a workload; steps of a turn
 
 
 def time_sums(sizes: list[int]) -> dict[int, float]:
@@ -84,52 +87,68 @@ class Clock(keras.callbacks.Callback):
 
 
 def time_cost(name: str, rows: int) -> dict[str, float]:
-    """Return the CPU seconds per step and rank of training with sums, without, and of bare sums.
+    """Return the CPU seconds per step and rank of training with sums, without, and with bare sums.
 
-    The three take turns, so that other work on the machine strikes all of them; of each the fastest
-    epoch counts. The bare sums are `MPI_Allreduce` of as many numbers as there are gradients.
+    The bare sums are one blocking `MPI_Allreduce` of as many numbers as there are gradients, after
+    each step: it waits for a late rank, as the sums of a step do. The kinds take turns of few
+    steps, so that other work on the machine strikes all of them; the medians of the turns count.
+    Each rank stays on a core of its own.
 
     Args:
         name: of the workload.
         rows: of a rank's batch; 0: those of the workload.
+
+    Returns:
+        {"with", "without", "bare", "share"}: the share is what sums cost beyond bare ones, the
+        median of the turns' differences over the median of the steps with sums.
     """
     group = current_group()
+    if hasattr(os, "sched_setaffinity"):
+        os.sched_setaffinity(0, {group.rank % (os.cpu_count() or 1)})
     workload = WORKLOADS[name]
     rows = rows or workload.batch
-    steps = max(8, min(64, 2**10 // rows))
-    x, y = make_data(workload, rows * steps * group.size)
-    models = {}
-    for kind in ("with", "without"):
-        keras.utils.set_random_seed(0)
-        models[kind] = workload.build(keras)
-        compile_model(keras, models[kind])
+    x, y = make_data(workload, rows * group.size)
+    own = slice(rows * group.rank, rows * (group.rank + 1))
+    batch = [keras.ops.convert_to_tensor(a[own]) for a in (x, y)]
     parallel = keras.distribution.distribution()
-    count = sum(int(np.prod(v.shape)) for v in models["with"].trainable_variables)
+    steps: dict[str, Callable[[], Any]] = {}
+    for kind in ("with", "without"):
+        keras.distribution.set_distribution(parallel if kind == "with" else None)
+        keras.utils.set_random_seed(0)
+        model = workload.build(keras)
+        compile_model(keras, model)
+        if kind == "with":
+            model.fit(x, y, batch_size=rows * group.size, verbose=0)
+        else:
+            model.fit(x[own], y[own], batch_size=rows, verbose=0)
+        [(_, step)] = model.training_program.compiled_steps("train")
+        if kind == "with":
+            steps[kind] = partial(step.inner, *batch, None, rows * group.size)
+        else:
+            steps[kind] = partial(step, *batch, None)
+    count = sum(int(np.prod(v.shape)) for v in model.trainable_variables)
     summands, sums = np.ones(count, np.float32), np.empty(count, np.float32)
-    own = slice(rows * steps * group.rank, rows * steps * (group.rank + 1))
-    clock = Clock(steps, time.process_time)
-    given: dict[str, Any] = {"verbose": 0, "shuffle": False, "epochs": 3, "callbacks": [clock]}
-    times: dict[str, list[float]] = {"with": [], "without": [], "bare": []}
-    for _ in range(TURNS):
+
+    def step_with_bare_sums() -> None:
+        steps["without"]()
+        group.comm.Allreduce(summands, sums)  # type: ignore[attr-defined]
+
+    steps["bare"] = step_with_bare_sums
+    times: dict[str, list[float]] = {kind: [] for kind in steps}
+    end = time.monotonic() + COST_SECONDS
+    while group.broadcast(time.monotonic() < end):
         for kind, seconds in times.items():
             group.gather(None)
-            clock.times.clear()
-            if kind == "bare":
-                for _ in range(3):
-                    clock.on_epoch_begin(0)
-                    for _ in range(steps):
-                        group.comm.Allreduce(summands, sums)  # type: ignore[attr-defined]
-                    clock.on_epoch_end(0)
-            elif kind == "with":
-                models[kind].fit(x, y, batch_size=rows * group.size, **given)
-            else:
-                keras.distribution.set_distribution(None)
-                models[kind].fit(x[own], y[own], batch_size=rows, **given)
-                keras.distribution.set_distribution(parallel)
-            seconds.append(min(clock.times))
-    results = {kind: min(group.gather(min(seconds))) for kind, seconds in times.items()}
-    more = results["with"] - results["without"] - results["bare"]
-    return {**results, "share": more / results["with"]}
+            start = time.process_time()
+            for _ in range(TURN):
+                steps[kind]()
+            seconds.append((time.process_time() - start) / TURN)
+    rounds = np.array([group.gather(times[kind]) for kind in ("with", "without", "bare")])
+    medians = np.median(rounds, axis=2).mean(axis=1)
+    more = np.median(rounds[0] - rounds[2], axis=1).mean()
+    bare = np.median(rounds[2] - rounds[1], axis=1).mean()
+    return {"with": float(medians[0]), "without": float(medians[1]), "bare": float(bare),
+            "share": float(more / medians[0])}  # fmt: skip
 
 
 def main(arguments: list[str]) -> None:

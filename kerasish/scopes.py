@@ -21,9 +21,11 @@ class Scope:
 
     Attributes:
         outer: the scope in which this one was entered last, None outside all others.
+        keeps_assignments: whether it keeps what is assigned to a variable that has a store, too.
     """
 
     outer: Scope | None = None
+    keeps_assignments = False
 
     def read(self, variable: Variable) -> Tensor:
         """Return the value that `variable` has here."""
@@ -32,6 +34,10 @@ class Scope:
     def write(self, variable: Variable, value: Tensor) -> None:
         """Set the value that `variable` has here."""
         raise NotImplementedError(f"{type(self).__name__} writes no variables.")
+
+    def start_of(self, variable: Variable) -> Tensor | None:
+        """Return the value that a variable starts from here; None: that of the scope around it."""
+        return None
 
 
 class _Scopes(threading.local):

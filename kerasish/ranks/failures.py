@@ -12,6 +12,7 @@ their own.
 from __future__ import annotations
 
 import atexit
+import os
 import platform
 import signal
 import socket
@@ -29,7 +30,7 @@ GRACE = 2.0  # seconds: for a signal to be answered by Python, and for answers o
 ENDED_GRACE = 1.5  # seconds that a rank may wait for one that has ended
 MEETING_GRACE = 0.5  # seconds that a rank waits for a call of all ranks before it asks the others
 _TAG = 7
-_ASKS, _ANSWERS, _ENDED = "asks", "answers", "ended"
+_ASKS, _ANSWERS, _ENDED, _ABORTS = "asks", "answers", "ended", "aborts"
 _MEETS, _PLACE = "meets", "place"
 
 
@@ -62,6 +63,9 @@ class Watch:
         self._closed = False
         self._sent: list[Any] = []
         self._exit_code: Any = None
+        self._aborted = False  # whether another rank ends the job
+        self._messages = threading.RLock()  # a signal may come while messages are read
+        group.before_abort = self._say_abort
 
     # --- installing -------------------------------------------------------------------------------
 
@@ -88,7 +92,17 @@ class Watch:
             signal.signal(signal.SIGTERM, self._terminated)
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
+        self._take_messages()
+        self._end_by_signal(number)
+
+    def _end_by_signal(self, number: int) -> None:
+        """End this process; a launcher that ends a job after an abort sends signals, too."""
+        if self._aborted:
+            os._exit(1)  # another rank has said why
         self.group.abort(f"{self._where()}: ended by signal {signal.Signals(number).name}")
+
+    def _say_abort(self) -> None:
+        self._tell_all((_ABORTS, self.group.rank))
 
     # --- failures of this process -------------------------------------------------------------
 
@@ -220,12 +234,18 @@ class Watch:
                 self._sent.append(self._comm.isend(message, dest=rank, tag=_TAG))
 
     def _take_messages(self) -> None:
+        with self._messages:
+            self._take_each()
+
+    def _take_each(self) -> None:
         while self._comm.iprobe(tag=_TAG):
             status = self.group.mpi.Status()
             kind, *rest = self._comm.recv(tag=_TAG, status=status)
             source = status.Get_source()
             if kind == _ENDED:
                 self._ended.add(source)
+            elif kind == _ABORTS:
+                self._aborted = True
             elif kind == _ASKS:
                 said = (_ANSWERS, f"is {self._where()} on {self.group.host}")
                 self._sent.append(self._comm.isend(said, dest=source, tag=_TAG))
@@ -248,8 +268,7 @@ class Watch:
                 self._signalled, self._signal_of = now, number
         if self._signalled and now - self._signalled > GRACE and not self._closed:
             # Python has had its time to raise KeyboardInterrupt: it waits inside of MPI.
-            name = signal.Signals(self._signal_of).name
-            self.group.abort(f"{self._where()}: ended by signal {name}")
+            self._end_by_signal(self._signal_of)
 
 
 def processor() -> str:

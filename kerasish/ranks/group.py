@@ -153,6 +153,14 @@ class Group(ABC):
         """Return what compiled code needs to call; None: sums go through `sum`."""
         return None
 
+    def endless_request(self) -> int:
+        """Return the address of a request of MPI that is never done; 0: no thread may test it.
+
+        Testing it lets MPI go on with all that it has begun. Sums between machines need that while
+        this process computes.
+        """
+        return 0
+
     def device_sum(self, array: Array) -> Array | None:
         """Return the sum of arrays on GPUs; None: they go through the memory of the host."""
         return None

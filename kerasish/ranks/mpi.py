@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 import glob
 import os
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -18,6 +19,7 @@ from kerasish.ranks.nccl import NcclSums, make_sums
 from kerasish.typing import Array
 
 _FORWARDING = 0.2  # seconds that a launcher gets to pass a line on
+_ENDLESS = 77  # the tag of a message that is never sent
 SMALL = 1 << 16  # bytes that every rank may receive at once: one message instead of two
 FUNCTIONS = (
     "MPI_Allgather", "MPI_Alltoallv", "MPI_Allgatherv", "MPI_Iallgather", "MPI_Ialltoallv",
@@ -75,6 +77,10 @@ class MpiGroup(Group):
 
     Args:
         mpi: mpi4py's module MPI.
+
+    Attributes:
+        before_abort: called by `abort` first: it tells the others who ends the job.
+        between_machines: whether ranks are on several machines.
     """
 
     def __init__(self, mpi: Any) -> None:
@@ -89,8 +95,11 @@ class MpiGroup(Group):
         local.Free()
         self.host = mpi.Get_processor_name()
         self._drop_shared_names()
+        self.before_abort: Callable[[], None] | None = None
         self._native: NativeCalls | None = None
         self._looked_up = False
+        self.between_machines = self.local_size < self.size
+        self._endless: Any = None
         self._nccl: NcclSums | None = None
         self._asked_nccl = False
 
@@ -199,6 +208,8 @@ class MpiGroup(Group):
         """End all processes after one line on stderr."""
         text = f"kerasish: rank {self.rank} of {self.size} on {self.host}: {reason}"
         sys.stdout.flush()
+        if self.before_abort is not None:
+            self.before_abort()
         print(text, file=sys.stderr, flush=True)
         # The line says it all; what MPI prints of the abort would stand below it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
@@ -212,6 +223,22 @@ class MpiGroup(Group):
         if not self._looked_up:
             self._native, self._looked_up = self._find_native(), True
         return self._native
+
+    def endless_request(self) -> int:
+        """Return the address of a receipt that no message ends; 0 on one machine.
+
+        Within one machine memory is copied when both ranks are in MPI: a test brings nothing.
+        """
+        if not self.between_machines or self.mpi.Query_thread() < self.mpi.THREAD_MULTIPLE:
+            return 0
+        if self._endless is None:
+            self._endless = self._meetings.irecv(bytearray(8), source=self.rank, tag=_ENDLESS)
+            atexit.register(self._end_request)
+        return int(self.mpi._addressof(self._endless))
+
+    def _end_request(self) -> None:
+        self._endless.Cancel()
+        self._endless.Wait()
 
     def device_sum(self, array: Array) -> Array | None:
         """Return the sum of arrays on GPUs by NCCL; None where a rank has none."""

@@ -287,7 +287,8 @@ class Variable(Holder):
             # A variable stays where it lies.
             new = wrap(place(new.value, place_of(self.latest.value)))
         scope = _scopes.top
-        if self.store is not None and _value_in(scope, self) is None:
+        kept = scope is not None and scope.keeps_assignments
+        if self.store is not None and not kept and _value_in(scope, self) is None:
             self.store.write(new)
             return new
         if scope is not None:
@@ -374,6 +375,9 @@ def _value_in(scope: Any, variable: Variable) -> Tensor | None:
         for known in (getattr(scope, "written", {}), getattr(scope, "given", {})):
             if variable in known:
                 return known[variable]
+        start = scope.start_of(variable)
+        if start is not None:
+            return start
         scope = scope.outer
     return None
 

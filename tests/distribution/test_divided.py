@@ -16,7 +16,7 @@ from kerasish.optimizers.division import Division
 from kerasish.ranks import Alone
 
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_divided.py"
-FAST = ["essentials", "bytes", "refused", "files", "resume", "model_parallel"]
+FAST = ["essentials", "bytes", "refused", "files", "resume", "model_parallel", "assigned"]
 SLOW = [["options", "dtypes"], ["kinds"], ["switched", "callbacks", "sources", "one_rank"]]
 LAYOUTS = [[*FAST[:5], "dtypes", "options"], ["kinds", "switched", "callbacks", "sources"]]
 

@@ -34,9 +34,14 @@ KINDS = {
 }
 
 
+# The names that MPICH's and Open MPI's shared memory begin with.
+SEGMENTS = ("mpich_shm_", "sm_segment", "vader_segment", "osc_")
+
+
 def shared_memory() -> set[str]:
     folder = Path("/dev/shm")
-    return {p.name for p in folder.glob("mpich_shm_*")} if folder.is_dir() else set()
+    names = [p.name for p in folder.iterdir()] if folder.is_dir() else []
+    return {name for name in names if name.startswith(SEGMENTS)}
 
 
 @needs_mpi

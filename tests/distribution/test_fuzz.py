@@ -8,6 +8,7 @@ from fuzz import known
 from fuzz.compare import check
 from fuzz.generate import program_of
 from fuzz.run import STATIC
+from rank_jobs import ROOT, needs_mpi, run_job
 
 from kerasish.ranks import set_sharding
 
@@ -29,3 +30,11 @@ def test_engines_agree_on_shards(seed):
         pytest.skip(f"known, and not mended yet: {known.reason(program)}")
     verdict = check(program, [STATIC[0]], whole=True)
     assert not verdict.bad, f"{verdict.engine}: {verdict.text}"
+
+
+@needs_mpi
+def test_divided_slots_and_variables_change_no_bit():
+    """Random programs on two ranks; seed 303 has divided moving averages."""
+    job = run_job(2, ROOT / "tests" / "shared" / "rank_fuzz.py", 301, 305)
+    assert job.status == 0, job.errors
+    assert job.output.splitlines() == ["programs 4 equal"]

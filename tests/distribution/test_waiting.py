@@ -16,6 +16,7 @@ from kerasish.backends.static.codegen.driver_code import (
     WAIT_RESTING,
 )
 from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.lowering.progress import ProgressThread
 
 TEST = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 SLEEP = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_uint)
@@ -67,3 +68,41 @@ def test_tests_that_move_data_are_followed_by_no_pause(every):
         return 0, n == IDLE_TESTS + 50
 
     assert wait(answer) == (0, IDLE_TESTS + 51, [])
+
+
+def test_a_thread_tests_while_it_is_switched_on():
+    calls = []
+
+    def test(request, flag, ignored):
+        calls.append((request, ignored))
+        return 0
+
+    functions = TEST(test), SLEEP(lambda microseconds: time.sleep(microseconds * 1e-6) or 0)
+    addresses = [ctypes.cast(f, ctypes.c_void_p).value for f in functions]
+    thread = ProgressThread(addresses[0], 11, 13, addresses[1])
+    on, off = thread.switch(True), thread.switch(False)
+    thread.start()
+    time.sleep(0.01)
+    assert not calls
+    for expected in (on, off):
+        assert WAIT(expected.function)(expected.block.ctypes.data) == 0
+        wanted, end = len(calls) + 5, time.monotonic() + 5.0
+        while expected is on and len(calls) < wanted and time.monotonic() < end:
+            time.sleep(0.001)
+    time.sleep(0.01)
+    before = len(calls)
+    assert before >= 5 and set(calls) == {(11, 13)}
+    time.sleep(0.02)
+    assert len(calls) == before
+    thread.stop()
+    assert not thread.is_alive()
+
+
+def test_an_error_ends_the_thread():
+    functions = TEST(lambda *given: 7), SLEEP(lambda microseconds: 0)
+    addresses = [ctypes.cast(f, ctypes.c_void_p).value for f in functions]
+    thread = ProgressThread(addresses[0], 11, 13, addresses[1])
+    thread.active[0] = 1
+    thread.start()
+    thread.join(5.0)
+    assert not thread.is_alive()

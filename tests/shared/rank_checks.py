@@ -10,6 +10,7 @@ import os
 import shutil
 import sys
 import tempfile
+import threading
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -71,7 +72,11 @@ def check_sums_in_place() -> None:
 
 
 def check_same_bits() -> None:
-    """Four shards: the same bits alone and on the ranks, on both engines."""
+    """Four shards: the same bits alone and on the ranks, on both engines.
+
+    The thread that lets MPI go on runs, as it does between machines.
+    """
+    current_group().between_machines = True  # type: ignore[attr-defined]
     for backend in ("eager", "static"):
         keras.config.set_backend(backend)
         for name in ("mlp", "normalized") if backend == "static" else ("mlp",):
@@ -81,6 +86,9 @@ def check_same_bits() -> None:
             models.use_shards(4)
             found = current_group().gather(models.train(name))
             assert set(found) == {expected}, (backend, name, expected, found)
+    current_group().between_machines = False  # type: ignore[attr-defined]
+    running = [thread.name for thread in threading.enumerate()]
+    assert "kerasish-progress" in running, running
     models.use_shards(current_group().size)
 
 

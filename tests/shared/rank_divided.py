@@ -423,6 +423,38 @@ def check_model_parallel() -> None:
         assert backend == "eager" or peaks[1] < 1.2 * peaks[0], peaks
 
 
+class Counts(keras.layers.Layer):
+    """Adds the sums of its inputs to a weight, which the shards' sums are added up in."""
+
+    def build(self, shape: Any) -> None:
+        options = {"trainable": False, "aggregation": "sum"}
+        self.counts = self.add_weight(shape=shape[1:], initializer="ones", name="counts", **options)
+
+    def call(self, x: Any) -> Any:
+        self.counts.assign_add(keras.ops.sum(x, 0))
+        return x
+
+
+def check_assigned() -> None:
+    """Divided variables that layers assign: what the shards assign is merged, then cut."""
+    group, x = current_group(), np.random.default_rng(0).standard_normal((12, 32), "float32")
+    for backend in ("eager", "static"):
+        keras.config.set_backend(backend)
+        found = []
+        for divided in (None, lambda path: True):
+            keras.utils.clear_session()
+            keras.utils.set_random_seed(1)
+            layers = [Counts(), keras.layers.BatchNormalization(), keras.layers.Dense(2)]
+            model = keras.Sequential([keras.Input((32,)), *layers])
+            model.compile("sgd", "mse")
+            set_sharding(Sharding(group, group.size, False, divided))
+            model.fit(x, x[:, :2], batch_size=6, verbose=0, shuffle=False)
+            assert (layers[0].counts.store is None) == (divided is None)
+            found.append([w.tobytes() for w in model.get_weights()])
+            np.testing.assert_allclose(model.get_weights()[0], 1 + x.sum(0), rtol=1e-5, atol=1e-5)
+        assert found[0] == found[1], backend
+
+
 CHECKS = {k.removeprefix("check_"): f for k, f in globals().items() if k.startswith("check_")}
 
 if __name__ == "__main__":

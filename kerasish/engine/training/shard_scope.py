@@ -34,22 +34,28 @@ class ShardScope(VariableScope):
         share: rows of the shard / rows of the batch.
     """
 
+    keeps_assignments = True  # the shards' values are merged, then cut
+
     def __init__(self, shard: int, shards: int, share: float) -> None:
         super().__init__()
         self.shard, self.shards, self.share = shard, shards, share
 
     def read(self, variable: Variable) -> Tensor:
         """Return what was assigned here, or what the shard starts from."""
-        if variable in self.written:
-            return self.written[variable]
-        if variable in self.given:
-            return self.given[variable]
+        for known in (self.written, self.given):
+            if variable in known:
+                return known[variable]
+        start = self.start_of(variable)
+        return super().read(variable) if start is None else start
+
+    def start_of(self, variable: Variable) -> Tensor | None:
+        """Return what the shard starts from; None: the value before the batch."""
         if variable.aggregation in ("sum", "stack") and not variable.trainable:
             start = ops.zeros(variable.shape, variable.stored_dtype)
         elif variable.holds_seed and self.shard:
             start = ops.add(super().read(variable), _seed_offset(self.shard))
         else:
-            return super().read(variable)
+            return None
         self.given[variable] = start
         return start
 

@@ -341,6 +341,46 @@ exit:
 )
 
 
+ACTIVE_PAUSE, PASSIVE_PAUSE = 300, 1000  # microseconds between two tests, or two looks
+
+# Until word `stop` is set: tests a request of MPI as long as word `active` is set, then pauses. It
+# is the work of a thread beside the one that computes: each test lets MPI go on.
+KEEP_MOVING = Text(
+    f"""define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+{words_of("args", "ptr test", "ptr request", "ptr flag", "ptr ignored", "ptr sleep",
+          "ptr active", "ptr stop")}
+  br label %head
+head:
+  %on = load atomic volatile i64, ptr %active monotonic, align 8
+  %moves = icmp ne i64 %on, 0
+  br i1 %moves, label %move, label %rest
+move:
+  %status = call i32 %test(ptr %request, ptr %flag, ptr %ignored)
+  %good = icmp eq i32 %status, 0
+  br i1 %good, label %rest, label %exit
+rest:
+  %pause = select i1 %moves, i32 {ACTIVE_PAUSE}, i32 {PASSIVE_PAUSE}
+  %unused = call i32 %sleep(i32 %pause)
+  %stopped = load atomic volatile i64, ptr %stop monotonic, align 8
+  %more = icmp eq i64 %stopped, 0
+  br i1 %more, label %head, label %exit
+exit:
+  ret i32 0
+}}"""
+)  # fmt: skip
+
+# Words: 0 an address, 1 a number that is stored there.
+SET_WORD = Text(
+    f"""define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+{words_of("args", "ptr place", "i64 number")}
+  store atomic volatile i64 %number, ptr %place monotonic, align 8
+  ret i32 0
+}}"""
+)
+
+
 def equal_bytes(status: int) -> Text:
     """A function that compares bytes: word 0 and 1 are two addresses, word 2 the number of bytes.
 

@@ -1,18 +1,19 @@
 """Sums over ranks while the step computes: started early, awaited where they are read.
 
 A nonblocking call of MPI goes on inside other calls of MPI alone, so between its start and its end
-short calls are put after the units that take long.
+short calls are put after the units that take long. Between machines a thread makes such calls, too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.lowering.exchange import Exchange, ExchangeUnit
+from kerasish.backends.static.lowering.progress import ProgressThread, progress_thread
 from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
 from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Value
@@ -108,6 +109,20 @@ class PokeUnit(_PhaseUnit):
         return [self.exchange.poke(self.requests[self._number])]
 
 
+class SwitchUnit(Unit):
+    """Switches the thread on, or off, that lets MPI go on beside the units."""
+
+    movable = False
+
+    def __init__(self, thread: ProgressThread, on: bool) -> None:
+        super().__init__("progress thread", (), ())
+        self._record = thread.switch(on)
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the record."""
+        return [self._record]
+
+
 class _Open:
     """An exchange that has been started."""
 
@@ -158,7 +173,20 @@ def overlapped(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Un
         results.append(unit)
         if started and _is_long(unit):
             results.append(next(iter(started.values())).poke())
-    return results + [u for exchange in started.values() for u in exchange.finish()]
+    results += [u for exchange in started.values() for u in exchange.finish()]
+    return _switched(results)
+
+
+def _switched(units: list[Unit]) -> list[Unit]:
+    """Return the units with the thread on while sums are under way, where sums need a thread."""
+    phases = [i for i, unit in enumerate(units) if isinstance(unit, _PhaseUnit)]
+    exchange = cast(_PhaseUnit, units[phases[0]]).exchange
+    thread = progress_thread(exchange.group, exchange.calls)
+    if thread is None:
+        return units
+    first, last = phases[0], phases[-1] + 1
+    on, off = SwitchUnit(thread, True), SwitchUnit(thread, False)
+    return [*units[:first], on, *units[first:last], off, *units[last:]]
 
 
 def _is_long(unit: Unit) -> bool:
