@@ -73,11 +73,11 @@ def test_tests_that_move_data_are_followed_by_no_pause(every):
 def test_a_thread_tests_while_it_is_switched_on():
     calls = []
 
-    def test(request, flag, ignored):
+    def noting(request, flag, ignored):
         calls.append((request, ignored))
         return 0
 
-    functions = TEST(test), SLEEP(lambda microseconds: time.sleep(microseconds * 1e-6) or 0)
+    functions = TEST(noting), SLEEP(lambda microseconds: time.sleep(microseconds * 1e-6) or 0)
     addresses = [ctypes.cast(f, ctypes.c_void_p).value for f in functions]
     thread = ProgressThread(addresses[0], 11, 13, addresses[1])
     on, off = thread.switch(True), thread.switch(False)
