@@ -118,6 +118,7 @@ def test_own_imports_inside_functions_are_seen(source, found):
     assert list(imports_inside_functions(source)) == found
 
 
+@pytest.mark.slow
 def test_no_function_imports_our_own_modules():
     result = [
         f"{path.relative_to(PACKAGE)}:{line} imports {name}"

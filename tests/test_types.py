@@ -54,6 +54,7 @@ def test_few_parameters_are_any(functions):
     )
 
 
+@pytest.mark.slow
 def test_few_results_are_any(functions):
     results = [node.returns for _, node in functions if node.returns is not None]
     unknown = [r for r in results if is_any(r)]
@@ -63,6 +64,7 @@ def test_few_results_are_any(functions):
     )
 
 
+@pytest.mark.slow
 def test_models_are_not_any(functions):
     bad = [
         f"{path.relative_to(PACKAGE)}:{a.lineno}"
@@ -73,6 +75,7 @@ def test_models_are_not_any(functions):
     assert not bad, f"A model is a Model, or a protocol of what is needed: {bad}"
 
 
+@pytest.mark.slow
 def test_constructors_make_their_own_class(functions):
     bad = [
         f"{path.relative_to(PACKAGE)}:{node.lineno}"
@@ -82,6 +85,7 @@ def test_constructors_make_their_own_class(functions):
     assert not bad, f"Editors know the class of what `__new__` makes from `-> Self`: {bad}"
 
 
+@pytest.mark.slow
 def test_only_arrays_and_structures_stand_for_any(trees):
     tree = trees[PACKAGE / "typing.py"]
     aliases = {
@@ -107,6 +111,7 @@ def test_the_package_says_that_it_is_typed():
     assert (PACKAGE / "py.typed").is_file()
 
 
+@pytest.mark.slow
 def test_names_of_types_need_no_class_at_run_time(trees):
     """Low packages use these names: importing them must not import what they name."""
     code = "import sys; import kerasish.typing as t; print(t.TensorLike, t.Axis)"
