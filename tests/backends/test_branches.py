@@ -331,6 +331,7 @@ def test_no_unit_runs_before_what_it_needs(kind):
 def test_small_programs_take_one_thread(monkeypatch):
     config.set_backend("static")
     found = {}
+    monkeypatch.setattr(program_threads, "CALLS_APART", 1)
     for limit in (program_threads.SMALL_PROGRAM, 0):
         monkeypatch.setattr(program_threads, "SMALL_PROGRAM", limit)
         COMPILED_PLANS.clear()
@@ -349,7 +350,21 @@ def test_small_programs_take_one_thread(monkeypatch):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
 
 
-def test_programs_of_small_branches_take_one_thread_for_each_branch():
+def test_predictions_need_more_work_for_a_second_thread_than_training_steps():
+    """Between two predictions the second thread falls asleep, or others' threads spin."""
+    config.set_backend("static")
+    with config.using_threads(2):
+        model = kerasish.Sequential([layers.Dense(900, "relu"), layers.Dense(10)])
+        model.compile("sgd", "mse")
+        x = np.ones((32, 300), "float32")
+        model.predict_on_batch(x)
+        model.train_on_batch(x, np.zeros((32, 10), "float32"))
+    assert plans(model, "predict")[0].threads == 1
+    assert plans(model, "train")[0].threads is None
+
+
+def test_programs_of_small_branches_take_one_thread_for_each_branch(monkeypatch):
+    monkeypatch.setattr(program_threads, "CALLS_APART", 1)
     config.set_backend("static")
     found = {}
     for count in (1, 2):

@@ -157,6 +157,7 @@ def test_one_thread_runs_a_small_recurrence_and_gives_the_same_bits(monkeypatch)
 def test_the_parts_of_trainings_and_large_steps_choose_by_their_work(monkeypatch):
     config.set_backend("static")
     monkeypatch.setattr(engine, "in_blocks", lambda traced: None)
+    monkeypatch.setattr(program_threads, "CALLS_APART", 1)
     with config.using_threads(2):
         model, x = _lstm(32, steps=60)
         model.train_on_batch(x, np.zeros((8, 1), "float32"))
