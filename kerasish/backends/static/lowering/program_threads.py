@@ -15,9 +15,10 @@ from kerasish.graph.ir import Graph, Node
 # thread. It would save half of them at best, less 50 microseconds each time it has to wake up, and
 # beside busy processes each place where two threads meet may take a time slice, some milliseconds.
 SMALL_PROGRAM = 50
-# A call that does not follow the one before it at once, as predictions of a service, finds the second
-# thread asleep, or the threads of other libraries spinning. It pays from this many times the work:
-# one row of ResNet-20 took 0.76 ms on one thread and 1.4 (sometimes 10) on two next to ONNX Runtime.
+# A call that does not follow the one before it at once, as predictions of a service, finds the
+# second thread asleep, or threads of other libraries spinning. It pays from this many times the
+# work: one row of ResNet-20 took 0.76 ms on one thread, and 1.4 (sometimes 10) on two, in turns
+# with ONNX Runtime.
 CALLS_APART = 12
 MEETING = 1.25  # grains that it takes two threads to begin and end a part
 BETTER = 0.9  # branches at the same time must take less than this share of the time of other ways
