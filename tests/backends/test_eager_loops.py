@@ -487,3 +487,12 @@ def test_without_a_compiler_numpy_computes(monkeypatch):
 
 def test_every_function_of_the_table_is_composed_of_ops():
     assert all(hasattr(f, "__wrapped__") for f in fused_on_cpu._FUSED)
+
+
+def test_products_of_a_row_or_two_are_left_to_numpy():
+    def plan(*shape):
+        a, b = (np.ones(s, "float32") for s in (shape, (shape[-1], 512)))
+        return onednn_product.plan_of((a.shape, a.strides), (b.shape, b.strides))
+
+    assert plan(1, 784) is plan(3, 784) is plan(1, 3, 784) is None
+    assert None not in (plan(4, 784), plan(4, 1, 784))
