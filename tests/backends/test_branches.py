@@ -354,13 +354,17 @@ def test_predictions_need_more_work_for_a_second_thread_than_training_steps():
     """Between two predictions the second thread falls asleep, or others' threads spin."""
     config.set_backend("static")
     with config.using_threads(2):
-        model = kerasish.Sequential([layers.Dense(900, "relu"), layers.Dense(10)])
+        hidden = [layers.Dense(300, "relu") for _ in range(5)]
+        model = kerasish.Sequential([*hidden, layers.Dense(10)])
         model.compile("sgd", "mse")
         x = np.ones((32, 300), "float32")
         model.predict_on_batch(x)
         model.train_on_batch(x, np.zeros((32, 10), "float32"))
+        wide = kerasish.Sequential([layers.Dense(3000, "relu")])
+        wide.predict_on_batch(x)
     assert plans(model, "predict")[0].threads == 1
     assert plans(model, "train")[0].threads is None
+    assert plans(wide, "predict")[0].threads is None  # threads meet once
 
 
 def test_programs_of_small_branches_take_one_thread_for_each_branch(monkeypatch):

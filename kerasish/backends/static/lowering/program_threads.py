@@ -16,9 +16,9 @@ from kerasish.graph.ir import Graph, Node
 # beside busy processes each place where two threads meet may take a time slice, some milliseconds.
 SMALL_PROGRAM = 50
 # A call that does not follow the one before it at once, as predictions of a service, finds the
-# second thread asleep, or threads of other libraries spinning. It pays from this many times the
-# work: one row of ResNet-20 took 0.76 ms on one thread, and 1.4 (sometimes 10) on two, in turns
-# with ONNX Runtime.
+# second thread asleep, or threads of other libraries spinning. Where threads would meet often,
+# since all parts are small, it pays from this many times the work: one row of ResNet-20 took
+# 0.76 ms on one thread, and 1.4 (sometimes 10) on two, in turns with ONNX Runtime.
 CALLS_APART = 12
 MEETING = 1.25  # grains that it takes two threads to begin and end a part
 BETTER = 0.9  # branches at the same time must take less than this share of the time of other ways
@@ -70,7 +70,9 @@ def program_threads(graph: Graph, training: bool) -> Threads:
         return ONE_THREAD
     times = {node: nanoseconds(node) for node in graph.nodes}
     total = sum(times.values())
-    if total < SMALL_PROGRAM * cost.GRAIN * (1 if training else CALLS_APART):
+    small = SMALL_PROGRAM * cost.GRAIN
+    parts_are_small = max(times.values(), default=0.0) < 2 * small
+    if total < small * (CALLS_APART if parts_are_small and not training else 1):
         return Threads(1, 1, 1)
     if not training and is_short_recurrence(graph):
         return Threads(1, threads, threads)
