@@ -166,13 +166,16 @@ def test_a_profile_adds_up_all_blocks() -> None:
     assert sum(t.seconds for t in timings) > 0 and any("dense" in t.layer for t in timings)
 
 
-def test_memory_is_that_of_a_block() -> None:
+@pytest.mark.parametrize("threads", [1, 2])
+def test_memory_is_that_of_a_block_for_each_thread(threads: int) -> None:
     model = convolutional()
     x = data(model, 300)
-    predict(model, x)
-    (call,) = model.training_program.step("predict")._calls()
-    assert call.memory()["inputs"] == 3 * 7 * 6 * 2 * 4
-    assert call.memory()["planned"] < x.nbytes
+    with kerasish.config.using_threads(threads):
+        predict(model, x)
+        (call,) = model.training_program.step("predict")._calls()
+        report = call.memory()
+    assert report["inputs"] == threads * 3 * 7 * 6 * 2 * 4
+    assert report["planned"] < threads * x.nbytes
 
 
 def test_callers_share_the_executables(monkeypatch: pytest.MonkeyPatch) -> None:

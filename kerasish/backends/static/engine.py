@@ -380,7 +380,8 @@ class CompiledCall:
     def memory(self) -> dict[str, int]:
         """Return what this call holds, in bytes."""
         variables = dict.fromkeys((*self.variables, *self.traced.updated))
-        return memory_of(self.executable, [v.buffer.array for v in variables])
+        copies = 1 if self._blocks is None else self._blocks.threads
+        return memory_of(self.executable, [v.buffer.array for v in variables], copies)
 
     def call_timed(self, args: tuple[Any, ...]) -> tuple[Structure, list[Timing]]:
         """Run, and return the result and the time of each record."""

@@ -138,10 +138,15 @@ class BlockRuns:
         blocks: how batches are divided.
         results: the values of the results of a block.
         threads: how many may take blocks.
+
+    Attributes:
+        blocks: the same.
+        threads: how many take blocks, each with memory of its own.
     """
 
     def __init__(self, blocks: Blocks, results: Sequence[Value], threads: int) -> None:
-        self.blocks, self._results, self._threads = blocks, list(results), threads
+        self.blocks, self._results = blocks, list(results)
+        self.threads = min(threads, blocks.parts)
         self._lanes: dict[Executable, Lane] = {}
         self._first = threads_records(1)  # in each thread OpenMP starts with the usual number
 
@@ -161,7 +166,7 @@ class BlockRuns:
         """
         if run is not None:
             return self._run_timed(args, executable, run)
-        others = lanes.others(min(self._threads, self.blocks.parts) - 1)
+        others = lanes.others(self.threads - 1)
         return self._run_all(args, [executable, *others], lanes.alone)
 
     def _run_all(

@@ -76,18 +76,21 @@ def explained(error: RecordError, executable: Executable, origins: Origins) -> E
     )
 
 
-def memory_of(executable: Executable | Interpreted, variables: Sequence[Array]) -> dict[str, int]:
+def memory_of(
+    executable: Executable | Interpreted, variables: Sequence[Array], copies: int = 1
+) -> dict[str, int]:
     """Return what a compiled step holds, in bytes.
 
     Args:
         executable: the step, with its memory.
         variables: the memory of the variables that it reads and assigns.
+        copies: how many threads have such memory, each its own.
     """
     plan = executable.plan
     report = {
-        "planned": plan.nbytes,
-        "unshared": plan.naive,
-        "inputs": sum(array.nbytes for array in executable.inputs),
+        "planned": copies * plan.nbytes,
+        "unshared": copies * plan.naive,
+        "inputs": copies * sum(array.nbytes for array in executable.inputs),
         "variables": sum(array.nbytes for array in variables),
     }
     if isinstance(executable, Executable):
@@ -95,6 +98,6 @@ def memory_of(executable: Executable | Interpreted, variables: Sequence[Array]) 
         constants = sum(place.nbytes for place in compiled.constants.values())
         kept = executable.kept
         report["constants"] = constants + kept.nbytes
-        blocks = 1 + kept.blocks + len(variables)
-        report["overhead"] = executable.nbytes_of_records + kept.flags.nbytes + ALIGNMENT * blocks
+        alignment = ALIGNMENT * (copies + kept.blocks + len(variables))
+        report["overhead"] = copies * executable.nbytes_of_records + kept.flags.nbytes + alignment
     return report
