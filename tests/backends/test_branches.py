@@ -367,8 +367,10 @@ def test_predictions_need_more_work_for_a_second_thread_than_training_steps():
     assert plans(wide, "predict")[0].threads is None  # threads meet once
 
 
-def test_programs_of_small_branches_take_one_thread_for_each_branch(monkeypatch):
-    monkeypatch.setattr(program_threads, "CALLS_APART", 1)
+@pytest.mark.parametrize("apart", [1, program_threads.CALLS_APART])
+def test_programs_of_small_branches_take_one_thread_for_each_branch(apart, monkeypatch):
+    monkeypatch.setattr(program_threads, "CALLS_APART", apart)
+    COMPILED_PLANS.clear()
     config.set_backend("static")
     found = {}
     for count in (1, 2):
@@ -377,5 +379,5 @@ def test_programs_of_small_branches_take_one_thread_for_each_branch(monkeypatch)
             x = [np.ones((32, 6), "float32")] * count
             model.predict_on_batch(x if count > 1 else x[0])
             (found[count],) = plans(model, "predict")
-    assert found[1].threads is None and not found[1].groups
+    assert found[1].threads == (None if apart == 1 else 1) and not found[1].groups
     assert found[2].threads == 1 and [len(g.counts) for g in found[2].groups] == [2]

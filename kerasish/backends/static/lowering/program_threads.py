@@ -72,10 +72,13 @@ def program_threads(graph: Graph, training: bool) -> Threads:
     total = sum(times.values())
     small = SMALL_PROGRAM * cost.GRAIN
     parts_are_small = max(times.values(), default=0.0) < 2 * small
-    if total < small * (CALLS_APART if parts_are_small and not training else 1):
+    if total < small:
         return Threads(1, 1, 1)
     if not training and is_short_recurrence(graph):
         return Threads(1, threads, threads)
+    if parts_are_small and not training and total < CALLS_APART * small:
+        saved = saved_by_groups(graph.nodes, times, threads)
+        return Threads(1, 1, threads if total - saved < BETTER * total else 1)  # they meet once
     by_part = sum(_by_threads(own, threads) for own in times.values())
     goal = BETTER * min(by_part, total)
     alone = sum(own for own in times.values() if own < 2 * cost.GRAIN)
