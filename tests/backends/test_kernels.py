@@ -6,14 +6,16 @@ import os
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import kernels
 from kerasish.backends.static.codegen.description import KernelBuilder
-from kerasish.backends.static.machine import machine_code
+from kerasish.backends.static.machine import emission, machine_code
 
 SCRIPT = """
 import sys, ctypes
@@ -101,6 +103,32 @@ def test_equal_structures_compile_once(folder):
     assert count(lambda: kernels.compile_many([some_kernel(), some_kernel(2.0)])) == (0, 2)
 
 
+def test_kernels_compiled_on_several_threads_are_those_of_one(folder, monkeypatch, run_kernel):
+    monkeypatch.setattr(kernels, "LEAST_TEXT", 1)
+    monkeypatch.setattr(native, "get_threads", lambda: 3)
+    several = [some_kernel(float(n)) for n in range(40, 47)]
+    assert count(lambda: kernels.compile_many(several)) == (7, 0)
+    assert sum(p.is_file() for p in (folder / "kernels").iterdir()) == 3
+    x = np.arange(9, dtype=np.float32)
+    for turn in range(2):
+        for n, kernel in enumerate(several):
+            y = np.zeros_like(x)
+            assert run_kernel(kernel, [x, y], columns=9) == 0
+            np.testing.assert_array_equal(y, x * np.float32(40 + n))
+        if not turn:
+            kernels.forget()
+            assert count(lambda: kernels.compile_many(several)) == (0, 7)
+
+
+def test_one_of_several_modules_that_is_wrong_is_an_error():
+    text = "define i32 @f() {\n  ret i32 0\n}"
+    machine = partial(machine_code.new_machine, machine_code.host_target())
+    assert len(emission.compile_modules([text, text.replace("@f", "@g")], machine)) == 2
+    for texts in ([text, "define i32"], ["define i32", text], ["define i32"]):
+        with pytest.raises(RuntimeError, match="parsing error"):
+            emission.compile_modules(texts, machine)
+
+
 @pytest.mark.parametrize("damage", ["cut", "flip", "empty", "gone", "pointer"])
 def test_damaged_entries_are_built_again(folder, run_kernel, damage):
     kernels.compile_one(some_kernel())
@@ -176,7 +204,7 @@ def test_the_code_holds_no_address(folder):
     """The same structure gives the same bytes in another process: nothing of this one is in it."""
     target = machine_code.host_target()
     key = kernels.kernel_key(some_kernel(5.0), target)
-    code = kernels.build({key: some_kernel(5.0)}, target)
+    (code,) = kernels.build({key: some_kernel(5.0)}, target)
     assert kernels.unpack(kernels.pack(code)) == code
     here = [kernels.compile_one(some_kernel(5.0)), id(folder)]
     assert all(a.to_bytes(8, "little") not in code.data for a in here)
@@ -208,5 +236,5 @@ def test_every_level_can_be_compiled_here(level):
     if machine_code.host_target("sse").level == "generic":
         pytest.skip("levels are those of x86-64; this is another processor")
     cpu = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2"}[level]
-    code = kernels.build({"k": some_kernel()}, machine_code.Target(level, cpu))
+    (code,) = kernels.build({"k": some_kernel()}, machine_code.Target(level, cpu))
     assert code.kind == ("image" if sys.platform.startswith("linux") else "object")

@@ -85,10 +85,11 @@ class Emitter:
         kernels = [s.kernel for p in self.plans for s in calls_of(p)]
         distinct = dict.fromkeys(kernels)
         self.symbols = {k: f"{self.prefix}.kernel{i}" for i, k in enumerate(distinct)}
-        functions, declared = texts({s: k for k, s in self.symbols.items()}, target)
+        generated = texts({s: k for k, s in self.symbols.items()}, target).values()
+        declared = {d for _, needs in generated for d in needs}
         # Kernels are internal: LLVM may inline them and drop what is not called.
         functions = [
-            re.sub(r"^define (?!internal)", "define internal ", t, flags=re.M) for t in functions
+            re.sub(r"^define (?!internal)", "define internal ", t, flags=re.M) for t, _ in generated
         ]
         functions = [t.replace(") #0 {", f") #{self.attributes} {{") for t in functions]
         return [*functions, *(self._plan(i, p) for i, p in enumerate(self.plans))], declared

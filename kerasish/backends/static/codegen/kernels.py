@@ -25,6 +25,7 @@ from importlib import metadata
 from pathlib import Path
 
 from kerasish.backends import disk, trust
+from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import batched, direct, matmul, packed, pooling, time_steps
 from kerasish.backends.static.codegen import generate as loops
 from kerasish.backends.static.codegen.description import Kernel
@@ -36,6 +37,7 @@ from kerasish.ops.basic import bessel
 
 FORMAT = b"kerasish kernels 1\n"
 WHAT = "compiled kernels"
+LEAST_TEXT = 30_000  # characters of LLVM IR per thread, which take about 10 ms to compile
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,7 @@ _lock = threading.RLock()
 def compile_many(kernels: Sequence[Generated], target: Target | None = None) -> list[int]:
     """The addresses of the kernels' functions `i32 f(arguments)`, compiling what no cache holds.
 
-    All that is missing is compiled as one module: cheaper than one by one.
+    All that is missing is compiled together: cheaper than one by one, and on all threads.
     """
     target = target or machine_code.host_target()
     with _lock:
@@ -107,30 +109,41 @@ def _find(missing: Sequence[Hashable], target: Target) -> None:
     statistics.read += len(keys) - len(absent)
     if not absent:
         return
-    code = build(absent, target)
-    addresses = machine_code.load([code])[0]
-    for key, kernel in absent.items():
-        _addresses[kernel, target] = addresses[key]
+    codes = build(absent, target, native.get_threads())
+    for addresses in machine_code.load(codes):
+        for symbol, address in addresses.items():
+            _addresses[absent[symbol], target] = address
     statistics.compiled += len(absent)
     if folder:
-        _write(folder, code)
+        for code in codes:
+            _write(folder, code)
 
 
-def build(kernels: dict[str, Hashable], target: Target) -> Code:
-    """Compile kernels, given by symbol, into one piece of code."""
-    functions, declared = texts(kernels, target)
-    text = machine_code.module_text(functions, declared, target)
-    return machine_code.emit(text, list(kernels), target)
+def build(kernels: dict[str, Hashable], target: Target, threads: int = 1) -> list[Code]:
+    """Compile kernels, given by symbol, into pieces of code, at most one per thread."""
+    functions = texts(kernels, target)
+    total = sum(len(text) for text, _ in functions.values())
+    parts: list[list[str]] = [[] for _ in range(max(1, min(threads, total // LEAST_TEXT)))]
+    sizes = [0] * len(parts)
+    for symbol in sorted(functions, key=lambda s: -len(functions[s][0])):
+        smallest = sizes.index(min(sizes))
+        parts[smallest].append(symbol)
+        sizes[smallest] += len(functions[symbol][0])
+    modules = []
+    for symbols in parts:
+        declared = {d for s in symbols for d in functions[s][1]}
+        text = machine_code.module_text([functions[s][0] for s in symbols], declared, target)
+        modules.append((text, symbols))
+    return machine_code.emit(modules, target)
 
 
-def texts(kernels: dict[str, Hashable], target: Target) -> tuple[list[str], set[str]]:
-    """The LLVM IR of kernels, given by symbol, and the intrinsics to declare."""
-    functions: list[str] = []
-    declared: set[str] = set()
+def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, set[str]]]:
+    """For each symbol the LLVM IR of its kernel, and the intrinsics to declare."""
+    results: dict[str, tuple[str, set[str]]] = {}
     for symbol, kernel in kernels.items():
         if isinstance(kernel, Text):
-            functions.append(kernel.source.replace("@SYMBOL", f"@{symbol}"))
-            declared.update(kernel.declared)
+            source = kernel.source.replace("@SYMBOL", f"@{symbol}")
+            results[symbol] = source, set(kernel.declared)
             continue
         if isinstance(kernel, matmul.Matmul):
             text, needs = matmul.generate(kernel, symbol, target)
@@ -148,9 +161,8 @@ def texts(kernels: dict[str, Hashable], target: Target) -> tuple[list[str], set[
             text, needs = loops.generate(kernel, symbol, target)
         else:
             raise TypeError(f"no code can be made of a {type(kernel).__name__}: {kernel!r}")
-        functions.append(text)
-        declared |= needs
-    return functions, declared
+        results[symbol] = text, needs
+    return results
 
 
 # --- keys -----------------------------------------------------------------------------------------

@@ -16,10 +16,11 @@ import struct
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import Any
 
 from kerasish.backends.static.machine.assembly import Target
+from kerasish.backends.static.machine.emission import compile_modules
 from kerasish.environment import choice
 
 LEVELS = {
@@ -103,8 +104,8 @@ def _flags_of_llvm() -> frozenset[str]:
 # --- emitting ------------------------------------------------------------------------------------
 
 
-@lru_cache(maxsize=8)
-def _target_machine(target: Target) -> Any:
+def new_machine(target: Target) -> Any:
+    """Return a new target machine of llvmlite."""
     from llvmlite import binding
 
     binding.initialize_native_target()
@@ -128,17 +129,20 @@ def module_text(functions: list[str], declared: set[str], target: Target) -> str
     return "\n".join([*functions, *sorted(declared), attributes, ""])
 
 
-def emit(text: str, symbols: list[str], target: Target) -> Code:
-    """Compile a module to a flat image, or to an object if that is not possible."""
-    from llvmlite import binding
+def emit(modules: Sequence[tuple[str, list[str]]], target: Target) -> list[Code]:
+    """Compile modules to flat images, or to objects where that is not possible.
 
-    module = binding.parse_assembly(text)
-    data = _target_machine(target).emit_object(module)
-    if sys.platform.startswith("linux") and target.level != "generic":
-        flat = link_flat(data, symbols)
-        if flat is not None:
-            return flat
-    return Code("object", data, dict.fromkeys(symbols, 0))
+    Args:
+        modules: the LLVM IR of each, and its symbols; several are compiled at the same time.
+        target: the processor.
+    """
+    objects = compile_modules([text for text, _ in modules], partial(new_machine, target))
+    flat = sys.platform.startswith("linux") and target.level != "generic"
+    codes = []
+    for data, (_, symbols) in zip(objects, modules):
+        code = link_flat(data, symbols) if flat else None
+        codes.append(code or Code("object", data, dict.fromkeys(symbols, 0)))
+    return codes
 
 
 # --- linking -------------------------------------------------------------------------------------
