@@ -201,7 +201,7 @@ def test_normalizations_are_those_of_numpy(shape, monkeypatch):
     assert loop_norm.batch_norm_training(x, gamma, beta, 1e-3) is not None
     assert loop_norm.layer_norm(x, gamma, beta, 1e-3, True) is not None
     results = on_threads(compute)
-    monkeypatch.setattr(loop_norm, "fits", lambda *arrays: False)
+    monkeypatch.setattr(loop_norm, "fits_fused", lambda *arrays: False)
     close(results, compute())
 
 
@@ -229,7 +229,7 @@ def test_softmax_is_that_of_numpy(shape, logarithm, monkeypatch):
 
     with np.errstate(invalid="ignore"):
         results = on_threads(compute)
-        monkeypatch.setattr(loop_softmax, "fits", lambda *arrays: False)
+        monkeypatch.setattr(loop_softmax, "fits_fused", lambda *arrays: False)
         for a, b in zip(results, compute(), strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
     closed = np.full((4, 9), -np.inf, "float32")

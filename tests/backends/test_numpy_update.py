@@ -5,7 +5,7 @@ import pytest
 
 import kerasish
 from kerasish import ops, optimizers
-from kerasish.backends.eager import numpy_update, update_program
+from kerasish.backends.eager import loop_update, native_loops, numpy_update, update_program
 from kerasish.backends.eager.engine import Eager
 from kerasish.ops.shapes import Spec
 
@@ -207,3 +207,16 @@ def test_what_adam_computes_once_and_for_each_element():
     }  # fmt: skip
     assert [v.path for v in program.variables] == [adam.optimizer.variables[0].path]
     assert numpy_update.Chain(program, Eager().kernel).scratch == 1
+
+
+def test_a_small_model_takes_a_loop_after_some_updates(monkeypatch):
+    found = []
+    find = native_loops.Loop.find
+    monkeypatch.setattr(native_loops.Loop, "find", lambda self: (found.append(1), find(self))[1])
+    monkeypatch.setattr(loop_update, "LARGE", 1 << 40)
+    expected = run(MAKERS["adam"], steps=6)
+    assert not found
+    monkeypatch.setattr(loop_update, "_PATIENCE", 4)
+    for a, b in zip(run(MAKERS["adam"], steps=6), expected, strict=True):
+        np.testing.assert_array_equal(a, b)
+    assert len(found) == 2

@@ -12,16 +12,20 @@ from kerasish.backends.eager import (
     loop_update,
     native_loops,
     numpy_kernels,
+    onednn_pool,
     onednn_product,
 )
 
 LIMITS = (
     (native_loops, "LEAST"),
+    (native_loops, "FEW"),
     (numpy_kernels, "LEAST"),
     (loop_elements, "LEAST"),
     (loop_random, "LEAST"),
     (loop_recurrent, "LEAST"),
     (loop_update, "LEAST"),
+    (loop_update, "LARGE"),
+    (onednn_pool, "LEAST"),
     (onednn_product, "LEAST"),
     (onednn_product, "LEAST_WORK"),
     (onednn_product, "LEAST_WORK_OF_ONE"),

@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager.memory import empty
-from kerasish.backends.eager.native_loops import FLOAT, LEAST, Frame, Loop, fits, frame_of, run
+from kerasish.backends.eager.native_loops import FLOAT, Frame, Loop, fits, frame_of, run
 from kerasish.backends.loops import LoopBuilder
 from kerasish.typing import Array
+
+LEAST = 1 << 16  # elements; NumPy reads smaller arrays as fast
+_LEAST_RELU = 1 << 14  # for which NumPy takes three times as long
 
 # Ops that a loop computes with NumPy's bits: so the bits do not depend on an array's size.
 UNARY = ("negative", "sqrt", "square", "absolute", "reciprocal", "relu")
@@ -42,7 +45,7 @@ class Unary:
 
     def __call__(self, x: Array) -> Array:
         """Return the op of x."""
-        if x.size < LEAST or not fits(x):
+        if x.size < self._least() or not fits(x):
             return self.plain(x)
         loop = _loop(self.name, "element").find()
         if loop is None:
@@ -50,6 +53,9 @@ class Unary:
         y = empty(x.shape, FLOAT)
         loop((x, y), 1, x.size)
         return y
+
+    def _least(self) -> int:
+        return min(LEAST, _LEAST_RELU) if self.name == "relu" else LEAST
 
 
 class Binary:

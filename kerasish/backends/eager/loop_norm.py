@@ -11,7 +11,15 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager.memory import empty
-from kerasish.backends.eager.native_loops import FLOAT, Frame, Loop, empty_like, fits, frame_of, run
+from kerasish.backends.eager.native_loops import (
+    FLOAT,
+    Frame,
+    Loop,
+    empty_like,
+    fits_fused,
+    frame_of,
+    run,
+)
 from kerasish.backends.loops import ArrayLoop, LoopBuilder
 from kerasish.typing import Array
 
@@ -66,7 +74,7 @@ def batch_norm_training(
     x: Array, gamma: Array, beta: Array, epsilon: float
 ) -> tuple[Array, Array, Array, Array] | None:
     """Return (y, the batch's mean, its variance, its scale); see `numpy_norm`."""
-    loops = _compiled(_MEAN, _SPREAD, _STANDARDIZED) if fits(x, gamma, beta) else None
+    loops = _compiled(_MEAN, _SPREAD, _STANDARDIZED) if fits_fused(x, gamma, beta) else None
     if loops is None:
         return None
     frame, one = _frame(x), FLOAT.type
@@ -87,7 +95,7 @@ def batch_norm_gradient(
     g: Array, x: Array, mean: Array, scale: Array, gamma: Array
 ) -> tuple[Array, Array, Array] | None:
     """Return the gradients by x, by gamma and by beta; see `numpy_norm`."""
-    loops = _compiled(_SUMS, _SLOPE) if fits(x, g, mean, scale, gamma) else None
+    loops = _compiled(_SUMS, _SLOPE) if fits_fused(x, g, mean, scale, gamma) else None
     if loops is None:
         return None
     frame = _frame(x)
@@ -150,7 +158,7 @@ def layer_norm(
 ) -> tuple[Array, Array | None, Array] | None:
     """Return (y, mean, scale) of rows, the mean None without `centered`; see `numpy_norm`."""
     given = (x, gamma) if beta is None else (x, gamma, beta)
-    if (beta is None) == centered or not fits(*given):
+    if (beta is None) == centered or not fits_fused(*given):
         return None
     loop = _LAYER[centered].find()
     if loop is None:
@@ -169,7 +177,7 @@ def layer_norm_gradient(
     g: Array, x: Array, gamma: Array, mean: Array, scale: Array, centered: bool
 ) -> tuple[Array, Array, Array | None] | None:
     """Return the gradients by x, gamma and beta, that None without `centered`."""
-    if not fits(x, g, gamma, mean, scale):
+    if not fits_fused(x, g, gamma, mean, scale):
         return None
     loop = _LAYER_GRADIENT[centered].find()
     if loop is None:

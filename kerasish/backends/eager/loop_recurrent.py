@@ -14,7 +14,7 @@ from kerasish.backends.loops import TimeSteps, compile_time_steps
 from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
-LEAST = 1 << 8  # elements of a state; below, NumPy's calls cost as much
+LEAST = 1 << 5  # elements of a state; below, NumPy's calls cost as much
 
 _lock = fork_safe_lock(globals(), "_lock")
 _compiled: dict[bool, TimeSteps | None] = {}

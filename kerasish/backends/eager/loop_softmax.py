@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.native_loops import FLOAT, Loop, empty_like, fits
+from kerasish.backends.eager.native_loops import FLOAT, Loop, empty_like, fits_fused
 from kerasish.backends.loops import LoopBuilder
 from kerasish.typing import Array
 
@@ -52,7 +53,7 @@ _BACKWARD = {False: Loop(_softmax_gradient), True: Loop(_log_softmax_gradient)}
 
 def _run(loop: Loop, *arrays: Array) -> Array | None:
     x = arrays[0]
-    run = loop.find() if fits(*arrays) else None
+    run = loop.find() if fits_fused(*arrays) else None
     if run is None:
         return None
     y = empty_like(x)
@@ -84,9 +85,21 @@ def softmax_gradient(g: Array, y: Array, logarithm: bool = False) -> Any:
 def _parts(classes: Array, x: Array) -> tuple[Array, Array, Array, Array]:
     """Return x as rows, the rows' numbers, their classes (0 for none), and which are classes."""
     rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
-    given = np.ascontiguousarray(classes).reshape(-1)
-    known = (given >= 0) & (given < x.shape[-1])
-    return rows, np.arange(len(rows)), np.where(known, given, 0), known
+    given = np.ascontiguousarray(classes, np.int32).reshape(-1)
+    known = given.view(np.uint32) < x.shape[-1]  # a negative number becomes a large one
+    numbers = _few_numbers(len(rows)) if len(rows) <= _FEW else np.arange(len(rows))
+    return rows, numbers, np.where(known, given, 0), known
+
+
+_FEW = 4096
+
+
+@lru_cache(maxsize=16)
+def _few_numbers(count: int) -> Array:
+    """Return the numbers of so many rows; the array is shared, and only read."""
+    result = np.arange(count)
+    result.flags.writeable = False
+    return result
 
 
 def class_loss(classes: Array, logits: Array) -> tuple[Array, Array]:
@@ -96,7 +109,7 @@ def class_loss(classes: Array, logits: Array) -> tuple[Array, Array]:
     """
     rows, numbers, given, known = _parts(classes, logits)
     whole = np.empty((2, len(rows)), FLOAT)
-    loop = _MOMENTS.find() if fits(rows) else None
+    loop = _MOMENTS.find() if fits_fused(rows) else None
     if loop is not None:
         loop((rows, *whole), *rows.shape)
     else:
@@ -117,7 +130,7 @@ def class_loss_gradient(g: Array, classes: Array, logits: Array, whole: Array) -
     rows, numbers, given, known = _parts(classes, logits)
     arriving = np.where(known, np.ascontiguousarray(g).reshape(-1), FLOAT.type(0))
     dx = empty_like(rows)
-    loop = _SCALED.find() if fits(rows, arriving) else None
+    loop = _SCALED.find() if fits_fused(rows, arriving) else None
     if loop is not None:
         loop((rows, *whole, arriving, dx), *rows.shape)
     else:

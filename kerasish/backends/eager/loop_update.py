@@ -14,7 +14,9 @@ from kerasish.backends.loops import LoopBuilder
 from kerasish.graph.ir import Value
 from kerasish.typing import Array
 
-LEAST = 1 << 12  # elements of all variables together
+LEAST = 1 << 6  # elements of all variables together
+LARGE = 1 << 12  # elements for which a loop is compiled at once; for fewer after some updates
+_PATIENCE = 20  # updates of few elements that NumPy computes first: a short run compiles nothing
 # Ops whose results have the same bits in a loop and in NumPy.
 _EXACT = frozenset(
     "add subtract multiply divide negative sqrt square absolute maximum minimum reciprocal".split()
@@ -34,6 +36,7 @@ class UpdateLoop:
         single = all(v.dtype == "float32" for v in (*program.elements, *known))
         exact = all(node.op.name in _EXACT for node in program.each)
         self._loop = Loop(self._describe, segments=True) if single and exact else None
+        self._runs = 0  # of few elements
 
     def _describe(self, k: LoopBuilder) -> None:
         symbols: dict[Value, Any] = {v: k.input("float32") for v in self._program.elements}
@@ -51,16 +54,25 @@ class UpdateLoop:
             numbers: the program's numbers.
         """
         total = sum(some[0].size for some in variables)
-        loop = self._loop.find() if self._loop is not None and total >= LEAST else None
+        if self._loop is None or total < LEAST:
+            return None
+        if total < LARGE and self._runs < _PATIENCE:
+            self._runs += 1
+            return None
+        loop = self._loop.find()
         if loop is None:
             return None
         scalars = [np.asarray(n) for n in numbers]
         count = len(self._program.outputs)
         results = [[empty(some[0].shape, FLOAT) for _ in range(count)] for some in variables]
         segments = [
-            [*map(np.ascontiguousarray, some), *new]
-            for some, new in zip(variables, results)
-            if some[0].size
+            [*map(_in_order, some), *new] for some, new in zip(variables, results) if some[0].size
         ]
         loop.over_segments(segments, scalars)
         return results
+
+
+def _in_order(x: Array) -> Array:
+    """Return x as an array in C order."""
+    fits = type(x) is np.ndarray and x.flags.c_contiguous
+    return x if fits else np.ascontiguousarray(x)

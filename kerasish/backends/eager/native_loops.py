@@ -1,8 +1,8 @@
 """Compiled loops as the eager engine uses them: when they pay; arrays as rows and columns.
 
 A loop runs on all threads and reads each array once, but a call takes some microseconds of Python:
-arrays of fewer than `LEAST` elements are left to NumPy. Where loops cannot be compiled, NumPy
-computes all.
+arrays of fewer than `LEAST` elements are left to NumPy, those of fewer than `FEW` where NumPy takes
+several passes. Where loops cannot be compiled, NumPy computes all.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
 LEAST = 1 << 14  # elements
+FEW = 1 << 10  # elements of what NumPy computes in several passes, such as softmax
 FLOAT = np.dtype("float32")
 _WIDE = 1024  # columns up to which narrow rows are joined
 _MOST_GROUPS = 16
@@ -48,8 +49,15 @@ class Loop:
 
 def fits(*arrays: Array) -> bool:
     """Return whether loops take these arrays: float32 in C order, and the first one large."""
-    if arrays[0].size < LEAST:
-        return False
+    return arrays[0].size >= LEAST and _are_plain(arrays)
+
+
+def fits_fused(*arrays: Array) -> bool:
+    """Return whether loops that take the place of several passes of NumPy's take these arrays."""
+    return arrays[0].size >= FEW and _are_plain(arrays)
+
+
+def _are_plain(arrays: Sequence[Array]) -> bool:
     return all(a.dtype is FLOAT or a.dtype == FLOAT for a in arrays) and all(
         a.flags.c_contiguous for a in arrays
     )

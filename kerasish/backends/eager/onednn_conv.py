@@ -10,7 +10,7 @@ from kerasish.backends import onednn
 from kerasish.backends.eager import numpy_conv
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import FLOAT
-from kerasish.backends.eager.onednn_runner import Runner, Step, find
+from kerasish.backends.eager.onednn_runner import Runner, Step, find, threads_for
 from kerasish.typing import Array
 
 Shape = tuple[int, ...]
@@ -25,7 +25,8 @@ _MAKERS = {
 
 def _runner(what: str, geometry: onednn.Geometry) -> Runner:
     """Return a new runner; weights are reordered to, or from, the order that oneDNN wants."""
-    primitive, plain = _MAKERS[what](geometry), onednn.plain_weights(geometry)
+    primitive = _MAKERS[what](geometry, threads=threads_for(geometry.flops))
+    plain = onednn.plain_weights(geometry)
     weights = "weights" if "weights" in primitive.arguments else "dweights"
     chosen = primitive.arguments[weights]
     if chosen == plain:

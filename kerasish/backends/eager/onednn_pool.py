@@ -5,6 +5,7 @@ oneDNN's maximum drops NaN and -inf, so only finite numbers go there.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,15 @@ from kerasish.typing import Array
 Shape = tuple[int, ...]
 
 _NUMPY = numpy_pool.KERNELS
+
+
+LEAST = 1 << 17  # elements, below which NumPy finds the largest of each window faster
+
+
+@lru_cache(maxsize=1024)
+def _result_shape(x: Shape, size: Shape, strides: Shape, padding: Any) -> Shape:
+    """Return the shape of what a pooling gives for data of the shape x."""
+    return onednn.pooling_geometry(x, size, strides, padding).y_shape
 
 
 def _geometry(x: Shape, settings: dict[str, Any]) -> onednn.Geometry:
@@ -59,11 +69,11 @@ def _is_single(*arrays: Array) -> bool:
 def pool_max(x: Array, **settings: Any) -> Array:
     """Return the largest element of each window."""
     runner = None
-    if _is_single(x) and is_finite(x):
+    if x.size >= LEAST and _is_single(x) and is_finite(x):
         runner = _find("pool_max", x.shape, settings)
     if runner is None:
         return _NUMPY["pool_max"](x, **settings)
-    y = empty(_geometry(x.shape, settings).y_shape, FLOAT)
+    y = empty(_result_shape(x.shape, **settings), FLOAT)
     runner.run(x=np.ascontiguousarray(x), y=y)
     return y
 
@@ -85,7 +95,7 @@ def pool_average(x: Array, **settings: Any) -> Array:
     runner = _find("pool_average", x.shape, settings) if _is_single(x) else None
     if runner is None:
         return _NUMPY["pool_average"](x, **settings)
-    y = empty(_geometry(x.shape, settings).y_shape, FLOAT)
+    y = empty(_result_shape(x.shape, **settings), FLOAT)
     runner.run(x=np.ascontiguousarray(x), y=y)
     return y
 

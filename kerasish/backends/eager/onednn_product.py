@@ -17,7 +17,7 @@ from kerasish.backends import onednn
 from kerasish.backends.eager.loop_elements import reduced
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import FLOAT, LEAST, Loop, fits
-from kerasish.backends.eager.onednn_runner import Runner, Step, find
+from kerasish.backends.eager.onednn_runner import Runner, Step, find, threads_for
 from kerasish.backends.loops import LoopBuilder
 from kerasish.backends.onednn.layout import contiguous_strides
 from kerasish.ops.basic.product import matmul as reference
@@ -91,6 +91,7 @@ def _by_onednn(a: Array, b: Array, bias: Array | None, onto: Array | None) -> Ar
         product = onednn.matmul(
             a.shape, b.shape, a_strides=plan.steps[0], b_strides=plan.steps[1],
             bias=None if bias is None else "float32", post=post,
+            threads=threads_for(2.0 * math.prod(plan.shape) * a.shape[-1]),
         )  # fmt: skip
         return Runner([Step(product)], {})
 

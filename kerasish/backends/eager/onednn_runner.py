@@ -1,7 +1,7 @@
 """Runners: computations by oneDNN on arrays of given sizes, kept from one call to the next.
 
 Each thread keeps a runner per computation and sizes: primitives with their bindings. To run one is
-to set addresses and to call the library, about 20 us of Python. What primitives need besides their
+to set addresses and to call the library, about 5 us of Python. What primitives need besides their
 arrays (weights in another order, scratchpads) lies in memory that all runners of a thread share.
 """
 
@@ -20,11 +20,9 @@ from kerasish.backends.onednn import native
 from kerasish.typing import Array
 
 _ALIGNMENT = 64
+# FLOPs per thread, about 40 us. Between two calls runs Python: the threads have to be woken up.
+GRAIN = 4e6
 _KEPT = 1024  # runners per thread; a model has three for each of its convolutions and batch sizes
-
-
-def _buffer(x: Array) -> onednn.Buffer:
-    return onednn.Buffer(address_of(x), x.nbytes)
 
 
 def _aligned(nbytes: int) -> int:
@@ -42,7 +40,7 @@ class _Memory(threading.local):
         """Return the address, a multiple of 64, of `nbytes` bytes for the current run."""
         if self.shared.nbytes < nbytes + _ALIGNMENT:
             self.shared = np.empty(nbytes + _ALIGNMENT, np.uint8)
-        return _aligned(_buffer(self.shared).address)
+        return _aligned(address_of(self.shared))
 
 
 _memory = _Memory()
@@ -59,16 +57,13 @@ class Step:
     def __init__(self, primitive: onednn.Primitive, **names: str) -> None:
         self.primitive = primitive
         self.names = {name: names.get(name, name) for name in primitive.arguments}
+        self.order = tuple(self.names.values())
         self.binding: onednn.Binding | None = None
 
-    def run(self, memory: dict[str, onednn.Buffer]) -> None:
-        """Execute the primitive on this memory."""
-        if self.binding is None:
-            self.binding = self.primitive.bind({n: memory[m] for n, m in self.names.items()})
-        else:
-            for name, where in self.names.items():
-                self.binding.rebind(name, memory[where])
-        self.binding.execute()
+    def run(self, addresses: dict[str, int]) -> None:
+        """Execute the primitive on the memory at these addresses, by name."""
+        assert self.binding is not None
+        self.binding.run_at([addresses[name] for name in self.order])
 
 
 class Runner:
@@ -84,16 +79,39 @@ class Runner:
         scratch = max(step.primitive.scratchpad_bytes for step in steps)
         if scratch:
             self.sizes["scratchpad"] = scratch  # used by one step after the other
+        self._offsets: dict[str, int] = {}
+        self._total = 0
+        for name, nbytes in self.sizes.items():
+            self._offsets[name] = self._total
+            self._total += _aligned(nbytes)
+        self._is_bound = False
 
     def run(self, **arrays: Array) -> None:
-        """Compute; `arrays` has one of C order for each further name, results included."""
-        memory = {name: _buffer(x) for name, x in arrays.items()}
-        address = _memory.address(sum(map(_aligned, self.sizes.values()))) if self.sizes else 0
-        for name, nbytes in self.sizes.items():
-            memory[name] = onednn.Buffer(address, nbytes)
-            address += _aligned(nbytes)
+        """Compute; `arrays` has one of C order for each further name, results included.
+
+        The arrays of a name have the same size in all calls; the first call checks it.
+        """
+        addresses = {name: address_of(x) for name, x in arrays.items()}
+        if self._total:
+            start = _memory.address(self._total)
+            for name, offset in self._offsets.items():
+                addresses[name] = start + offset
+        if not self._is_bound:
+            self._bind(arrays, addresses)
         for step in self.steps:
-            step.run(memory)
+            step.run(addresses)
+
+    def _bind(self, arrays: dict[str, Array], addresses: dict[str, int]) -> None:
+        sizes = {**{name: x.nbytes for name, x in arrays.items()}, **self.sizes}
+        memory = {name: onednn.Buffer(address, sizes[name]) for name, address in addresses.items()}
+        for step in self.steps:
+            step.binding = step.primitive.bind({n: memory[m] for n, m in step.names.items()})
+        self._is_bound = True
+
+
+def threads_for(flops: float) -> int:
+    """Return the number of threads for a computation of so much work."""
+    return native.threads_for(flops, GRAIN)
 
 
 def find(key: tuple[Any, ...], make: Callable[[], Runner | None]) -> Runner | None:
@@ -105,13 +123,14 @@ def find(key: tuple[Any, ...], make: Callable[[], Runner | None]) -> Runner | No
     """
     if native.available():
         return None
-    full = (*key, native.get_threads())
+    full = (key, native.get_threads())
     runners = _memory.runners
-    if full not in runners:
+    try:
+        runners.move_to_end(full)
+    except KeyError:
         runners[full] = _made(make)
         if len(runners) > _KEPT:
             runners.popitem(last=False)
-    runners.move_to_end(full)
     return runners[full]
 
 

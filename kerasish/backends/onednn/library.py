@@ -133,7 +133,8 @@ class Unsupported(OneDnnError):
 
 
 @functools.cache
-def _function(name: str) -> Any:
+def function_of(name: str) -> Any:
+    """Return dnnl_`name`, which returns a status; `call` checks that, too."""
     function = getattr(native.library(), f"dnnl_{name}")
     function.argtypes = _SIGNATURES[name]
     function.restype = ctypes.c_int
@@ -142,7 +143,7 @@ def _function(name: str) -> Any:
 
 def call(name: str, *arguments: Any, about: str = "") -> None:
     """Call dnnl_`name`; `about` describes the object being created, for error messages."""
-    check(_function(name)(*arguments), name, about)
+    check(function_of(name)(*arguments), name, about)
 
 
 def check(status: int, name: str, about: str) -> None:
@@ -175,7 +176,7 @@ def _destroy_all(name: str, handles: Sequence[int], process: int) -> None:
 def destroy(name: str, handle: int, process: int) -> None:
     """Free an object, in the process that made it: after a fork its locks may be held forever."""
     if handle and process == os.getpid():
-        _function(name)(handle)
+        function_of(name)(handle)
 
 
 def sizes(values: Sequence[int]) -> ctypes.Array[ctypes.c_int64]:

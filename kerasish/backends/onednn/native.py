@@ -97,6 +97,8 @@ def openmp_available() -> str:
 
 def available() -> str:
     """Load oneDNN, unless it is loaded; return "", or the reason and what to install."""
+    if _State.onednn_reason is not None:
+        return _State.onednn_reason
     with _lock:
         if _State.onednn_reason is None:
             openmp_available()
@@ -354,8 +356,12 @@ def use_threads(threads: int) -> Iterator[None]:
         functions[1](before)
 
 
+@functools.cache
 def _quota() -> int:
-    """Return the number of processors; no limit where the user has set a number of threads."""
+    """Return the number of processors; no limit where the user has set a number of threads.
+
+    OpenMP reads the environment once, when it is loaded, and so does this function.
+    """
     return sys.maxsize if "OMP_NUM_THREADS" in os.environ else processors()
 
 

@@ -319,6 +319,10 @@ class Binding:
             ctypes.addressof(self._args),
         )
         self.block = np.frombuffer(self.arguments, np.int64)
+        a = self.arguments
+        self._execute = lib.function_of("primitive_execute")
+        self._call = (a.primitive, a.stream, a.count, a.args)
+        self._addresses: Sequence[int] = ()  # those of the last `run_at`
 
     def _check_names(self, buffers: Mapping[str, Any]) -> None:
         known = set(self.primitive.arguments)
@@ -355,6 +359,7 @@ class Binding:
             about=self.primitive.name,
         )
         self._kept[name] = owner
+        self._addresses = ()
 
     def execute(self) -> None:
         """Run it once, from Python, with its number of threads.
@@ -364,16 +369,28 @@ class Binding:
                 than one thread (which would wait forever).
         """
         self.check_process()
-        with native.use_threads(self.threads):
-            a = self.arguments
-            lib.call(
-                "primitive_execute",
-                a.primitive,
-                a.stream,
-                a.count,
-                a.args,
-                about=self.primitive.name,
-            )
+        if native.openmp_threads() == self.threads:
+            status = self._execute(*self._call)
+        else:
+            with native.use_threads(self.threads):
+                status = self._execute(*self._call)
+        if status:
+            lib.check(status, "primitive_execute", self.primitive.name)
+
+    def run_at(self, addresses: Sequence[int]) -> None:
+        """Run it once on memory that lies at these addresses: for callers that know its sizes.
+
+        Args:
+            addresses: one for each of `primitive.arguments`, in their order. Nothing is checked.
+        """
+        if addresses != self._addresses:
+            put = lib.function_of("memory_set_data_handle")
+            for memory, address in zip(self._memories.values(), addresses):
+                status = put(memory, address)
+                if status:
+                    lib.check(status, "memory_set_data_handle", self.primitive.name)
+            self._addresses = addresses
+        self.execute()
 
     def check_process(self) -> None:
         """Raise OneDnnError if running this in a forked child would wait forever."""

@@ -15,6 +15,7 @@ import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,6 +31,8 @@ from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.typing import Array
 
 _ALIGNMENT = 64
+# Nanoseconds of work per thread. Between two loops runs Python: the threads have to be woken up.
+GRAIN = 20_000.0
 
 
 class _Memory(threading.local):
@@ -48,6 +51,30 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
+class _Segments(NamedTuple):
+    """The argument block and the table of segments of given sizes, but for the addresses.
+
+    Attributes:
+        pack_words: packs the block.
+        pack_rows: packs the table.
+        words: of the block.
+        rows: of the table.
+        starts: where the addresses of each segment begin in the table.
+        shared: where the addresses of what all segments share stand in the block.
+        elements: how many inputs have elements.
+        width: how many operands there are.
+    """
+
+    pack_words: Callable[..., bytes]
+    pack_rows: Callable[..., bytes]
+    words: tuple[int, ...]
+    rows: tuple[int, ...]
+    starts: tuple[int, ...]
+    shared: tuple[int, ...]
+    elements: int
+    width: int
+
+
 class KernelLoop:
     """A kernel as a function of arrays; see `kerasish.backends.loops.ArrayLoop`.
 
@@ -63,6 +90,7 @@ class KernelLoop:
         self._by_column = plan.by_column
         self._count = len(kernel.inputs) + len(kernel.outputs)
         self._template = lru_cache(maxsize=256)(self._words)
+        self._segments = lru_cache(maxsize=16)(self._segment_layout)
         function = compile_one(kernel)
         self._run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(function)
 
@@ -114,7 +142,7 @@ class KernelLoop:
 
     def _threads(self, rows: int, columns: int, groups: int, most: int) -> int:
         """Return the number of threads; where columns are reduced, none shares a group."""
-        threads = choose_threads(self._kernel, rows, columns, most)
+        threads = choose_threads(self._kernel, rows, columns, most, GRAIN)
         if not self._reduces or (
             groups == 1 and self._by_column and self._splits(columns, threads)
         ):
@@ -128,24 +156,42 @@ class KernelLoop:
 
     def over_segments(self, arrays: Sequence[Sequence[Array]], shared: Sequence[Array]) -> None:
         """Run the loop on several lists of arrays; see `ArrayLoop`."""
+        sizes = tuple([some[0].size for some in arrays])
+        layout = self._segments(sizes, len(shared), native.get_threads())
+        words, rows = list(layout.words), list(layout.rows)
+        for place, some in zip(layout.starts, arrays):
+            addresses = [address_of(a) for a in some]
+            rows[place : place + layout.elements] = addresses[: layout.elements]
+            rows[place + layout.elements + len(shared) : place + layout.width] = addresses[
+                layout.elements :
+            ]
+        for place, array in zip(layout.shared, shared):
+            words[place] = address_of(array)
+        table = ctypes.create_string_buffer(layout.pack_rows(*rows), 8 * len(rows))
+        words[arguments.SEGMENTS] = ctypes.addressof(table)
+        self._execute(layout.pack_words(*words))
+
+    def _segment_layout(self, sizes: tuple[int, ...], shared: int, most: int) -> _Segments:
+        """Return what is the same in all runs over segments of these sizes."""
         kernel = self._kernel
         elements = sum(i.level == "element" for i in kernel.inputs)
-        zeros = [0] * len(shared)
-        sizes = [some[0].size for some in arrays]
-        rows = []
-        for some in arrays:
-            places = [address_of(a) for a in some]
-            rows.append([*places[:elements], *zeros, *places[elements:]])
-        table = arguments.segment_table(sizes, rows)
-        total = sum(sizes)
-        operands = [Operand(0, (0,))] * elements + [Operand(address_of(a), (0,)) for a in shared]
-        operands += [Operand(0, (0,))] * (self._count - len(operands))
-        threads = choose_threads(kernel, len(sizes), total, native.get_threads())
+        total, width = sum(sizes), self._count
+        table = arguments.segment_table(sizes, [[0] * width] * len(sizes))
+        threads = choose_threads(kernel, len(sizes), total, most, GRAIN)
         block = arguments.pack(
-            kernel, operands, table=load_runtime().table, rows=len(sizes), columns=total,
-            threads=threads, segments=table.ctypes.data,
+            kernel, [Operand(0, (0,))] * width, table=load_runtime().table, rows=len(sizes),
+            columns=total, threads=threads, segments=1,
         )  # fmt: skip
-        self._execute(block.tobytes())
+        return _Segments(
+            struct.Struct(f"{block.size}q").pack,
+            struct.Struct(f"{table.size}q").pack,
+            tuple(block.tolist()),
+            tuple(table.reshape(-1).tolist()),
+            tuple(range(2, table.size, 2 + width)),
+            tuple(arguments.operand_word(kernel, elements + n) for n in range(shared)),
+            elements,
+            width,
+        )
 
 
 def compile_array_loop(describe: Describe, segments: bool = False) -> KernelLoop | None:

@@ -45,8 +45,12 @@ def estimate(kernel: Kernel, rows: int, columns: int) -> float:
     return rows * row + elements * element
 
 
-def choose_threads(kernel: Kernel, rows: int, columns: int, most: int) -> int:
-    """The number of threads, 1 to `most`, that should run this record."""
+def choose_threads(kernel: Kernel, rows: int, columns: int, most: int, grain: float = GRAIN) -> int:
+    """The number of threads, 1 to `most`, that should run this record.
+
+    Args:
+        grain: nanoseconds of work per thread.
+    """
     if most <= 1:
         return 1
-    return max(1, min(most, int(estimate(kernel, rows, columns) / GRAIN)))
+    return max(1, min(most, int(estimate(kernel, rows, columns) / grain)))
