@@ -484,8 +484,8 @@ def function(f: Callable[P, R]) -> Callable[P, R]:
             if symbolic is not None:
                 with override(_slot, "inferring", True):
                     return symbolic.__kerasish_function__(composed, args, kwargs)
-            engine = _slot.engine
-            if engine is not None and engine.fuses_calls:
+            engine = _slot.engine or _default[0]
+            if engine.fuses_calls:
                 result = engine.fused_call(composed, args, kwargs)
                 if result is not None:
                     return result

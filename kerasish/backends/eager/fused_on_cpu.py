@@ -59,8 +59,11 @@ def fused_call(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) 
     """Return the (op, inputs, attributes) that compute all of a composed function, or None."""
     fit = _FUSED.get(function)
     call = None if fit is None else fit(*args, **kwargs)
-    if call is None or any(t.dtype not in _DTYPES or is_traced(t) for t in call[1]):
+    if call is None:
         return None
+    for t in call[1]:
+        if t.dtype not in _DTYPES or is_traced(t):
+            return None
     return call
 
 

@@ -69,6 +69,8 @@ from kerasish.watched import Guards, collecting_uses
 class Static(Backend):
     """Compiles steps; single ops outside of steps are applied by the eager engine."""
 
+    fuses_calls = True
+
     def __init__(self) -> None:
         self.name = "static"
         self.eager = Eager()
@@ -80,6 +82,12 @@ class Static(Backend):
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
         """Apply one op at once."""
         return self.eager.apply(op, args, attrs)
+
+    def fused_call(
+        self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
+    ) -> Structure | None:
+        """Return what a function composed of ops gives, by one kernel; None: there is none."""
+        return self.eager.fused_call(function, args, kwargs)
 
     def threads(self) -> int:
         """Return how many threads a step may use now."""

@@ -12,7 +12,8 @@ from kerasish.backends.eager.cuda import blas
 from kerasish.backends.eager.cuda.activation import bias_activation_gradient
 from kerasish.backends.eager.cuda.arrays import cast as cast_array
 from kerasish.backends.eager.cuda.arrays import compact
-from kerasish.backends.eager.cuda.fused import Call, again, fits, make_op
+from kerasish.backends.eager.cuda.fused import Call, again, make_op
+from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.ops.arrays.einsum import read_letters
 from kerasish.ops.basic.arithmetic import add, multiply
@@ -143,14 +144,17 @@ def whole_affine(
     """Return the op that does `affine` whole: for a bias, relu, or both."""
     if bias is None and not rectified:
         return None
-    given = [as_tensor(v) for v in (x, kernel) + (() if bias is None else (bias,))]
-    x, kernel, *more = given
-    shapes = len(x.shape) >= 2 and len(kernel.shape) == 2 and x.shape[-1] == kernel.shape[0]
-    if not shapes or any(b.shape != kernel.shape[1:] for b in more):
+    x, kernel = as_tensor(x), as_tensor(kernel)
+    given = [x, kernel] if bias is None else [x, kernel, as_tensor(bias)]
+    left, right = x.value.shape, kernel.value.shape
+    if len(left) < 2 or len(right) != 2 or left[-1] != right[0] or 0 in left or 0 in right:
         return None
-    if not fits(*given) or len({v.dtype for v in given}) != 1:
+    if bias is not None and given[2].value.shape != right[1:]:
         return None
-    return _AFFINE, given, {"kind": "relu" if rectified else None, "units": kernel.shape[1:]}
+    dtype = x.dtype
+    if dtype not in SCALARS or any(t.dtype != dtype for t in given):
+        return None
+    return _AFFINE, given, {"kind": "relu" if rectified else None, "units": right[1:]}
 
 
 def whole_einsum_affine(
