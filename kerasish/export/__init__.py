@@ -1,12 +1,38 @@
-"""Files for inference: archives, ONNX, native libraries."""
+"""Files for inference: archives, ONNX, native libraries.
 
-from kerasish.export.native.save import export_native as export_native
-from kerasish.export.onnx.reading.load import load_onnx as load_onnx
-from kerasish.export.onnx.save import export_onnx as export_onnx
+What writes ONNX and native libraries is imported when it is first needed: it brings the whole code
+generator along.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from kerasish.saving.formats.export_archive import ExportArchive as ExportArchive
 from kerasish.saving.formats.export_archive import LoadedArchive as LoadedArchive
 from kerasish.saving.formats.export_archive import load_archive as load_archive
+from kerasish.saving.formats.other_formats import load_onnx as load_onnx
 from kerasish.saving.formats.other_formats import register_format
 
-register_format("onnx", export_onnx, ".onnx", load_onnx)
-register_format("native", export_native)
+_ON_FIRST_USE = {
+    "export_native": "kerasish.export.native.save",
+    "export_onnx": "kerasish.export.onnx.save",
+}
+
+if TYPE_CHECKING:
+    from kerasish.export.native.save import export_native as export_native
+    from kerasish.export.onnx.save import export_onnx as export_onnx
+else:
+
+    def __getattr__(name: str) -> Any:
+        if name not in _ON_FIRST_USE:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(_ON_FIRST_USE[name]), name)
+
+
+register_format(
+    "onnx", "kerasish.export.onnx.save:export_onnx", ".onnx",
+    "kerasish.export.onnx.reading.load:load_onnx",
+)  # fmt: skip
+register_format("native", "kerasish.export.native.save:export_native")

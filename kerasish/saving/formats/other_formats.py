@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -10,24 +11,26 @@ from kerasish.typing import PathLike
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
 
-_writers: dict[str, Callable[..., None]] = {}
+_writers: dict[str, Callable[..., None] | str] = {}
 _suffixes: dict[str, str] = {}
-_readers: dict[str, Callable[..., Any]] = {}
+_readers: dict[str, Callable[..., Any] | str] = {}
 
 
 def register_format(
     name: str,
-    write: Callable[..., None],
+    write: Callable[..., None] | str,
     suffix: str = "",
-    read: Callable[..., Any] | None = None,
+    read: Callable[..., Any] | str | None = None,
 ) -> None:
     """Make a format of another framework known to `Model.export`.
 
     Args:
         name: what `format=` calls it.
-        write: `write(model, filepath, verbose=..., input_signature=..., **options)`.
+        write: `write(model, filepath, verbose=..., input_signature=..., **options)`, or where that
+            is found, "module:function": the module is imported when it is first needed.
         suffix: of paths that mean this format where none is given; "": none.
-        read: `read(filepath, **options)` -> model; None: it is written only.
+        read: `read(filepath, **options)` -> model, or where that is found; None: it is written
+            only.
     """
     _writers[name] = write
     if suffix:
@@ -38,7 +41,17 @@ def register_format(
 
 def writer_of(name: str) -> Callable[..., None] | None:
     """Return what writes a format; None: no other framework's is called so."""
-    return _writers.get(name)
+    write = _writers.get(name)
+    return None if write is None else _imported(write)
+
+
+def _imported(function: Callable[..., Any] | str) -> Callable[..., Any]:
+    """Return a function that may be given as "module:function"."""
+    if not isinstance(function, str):
+        return function
+    module, _, name = function.partition(":")
+    result: Callable[..., Any] = getattr(importlib.import_module(module), name)
+    return result
 
 
 def format_of(path: str) -> str:
@@ -74,4 +87,6 @@ def load_onnx(filepath: PathLike, trainable: bool = True, **options: Any) -> Mod
         >>> model = load_onnx("scores.onnx")  # doctest: +SKIP
         >>> model.predict(x)  # doctest: +SKIP
     """
-    return _readers["onnx"](filepath, trainable=trainable, **options)
+    read = _imported(_readers["onnx"])
+    model: Model = read(filepath, trainable=trainable, **options)
+    return model
