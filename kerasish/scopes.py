@@ -90,7 +90,7 @@ def autocast_dtype() -> str | None:
 
 class _Names(threading.local):
     def __init__(self) -> None:
-        self.stack: list[name_scope] = []
+        self.stack: list[name_scope | calling] = []
 
 
 _names = _Names()
@@ -146,6 +146,35 @@ class name_scope:  # noqa: N801 (Keras's name)
             _names.stack.pop()
 
     __repr__ = arguments_repr
+
+
+class calling:  # noqa: N801 (used as a function)
+    """`name_scope(name)` and `autocast(dtype)` in one: what each call of a layer enters.
+
+    Args:
+        name: the layer's name.
+        dtype: that of `autocast`.
+
+    Example:
+        >>> with calling("encoder", "float16"):
+        ...     current_path(), autocast_dtype()
+        ('encoder', 'float16')
+    """
+
+    __slots__ = ("name", "_before", "_dtype")
+    caller = override_parent = None
+
+    def __init__(self, name: str, dtype: str | None) -> None:
+        self.name, self._dtype = name, dtype
+
+    def __enter__(self) -> None:
+        _names.stack.append(self)
+        self._before = _autocast.dtype
+        _autocast.dtype = self._dtype
+
+    def __exit__(self, *error: object) -> None:
+        _names.stack.pop()
+        _autocast.dtype = self._before
 
 
 def current_path() -> str:

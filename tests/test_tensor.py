@@ -13,7 +13,14 @@ import pytest
 import kerasish
 from kerasish import Tensor, Variable, ops
 from kerasish.errors import DTypeError, ShapeError
-from kerasish.tensor import autocast, convert, name_scope, no_gradient
+from kerasish.tensor import (
+    VariableScope,
+    autocast,
+    convert,
+    name_scope,
+    no_gradient,
+    using_scope,
+)
 
 # --- making ---------------------------------------------------------------------------------
 
@@ -243,6 +250,20 @@ def test_variable_keeps_its_dtype():
     v = Variable(np.zeros(2, "float16"))
     v.assign(np.ones(2, "float64"))
     assert v.dtype == v.value.dtype == "float16"
+
+
+def test_a_step_assigns_values_of_the_variables_dtype_and_shape():
+    v, scope = Variable([1.0, 2.0]), VariableScope()
+    with using_scope(scope):
+        for value in (Tensor([1.5, 2.5]), Tensor(np.array([1.5, 2.5])), [1.5, 2.5]):
+            v.assign(0 * v)
+            assert v.assign(value).tolist() == v.value.tolist() == [1.5, 2.5]
+            assert v.value.dtype == "float32"
+        with pytest.raises(ShapeError, match=r"\(2,\), cannot assign \(3,\)"):
+            v.assign(ops.ones((3,)))
+        assert v.latest.tolist() == [1.0, 2.0]
+    scope.commit()
+    assert v.numpy().tolist() == [1.5, 2.5]
 
 
 def test_variable_does_not_share_the_users_array():

@@ -54,8 +54,7 @@ def _zeros_like(value: Any) -> Tensor:
 
 
 def _apply_rule(maker: Record, gradients: dict[Any, Tensor]) -> Sequence[Any]:
-    results = _results(maker)
-    op = maker.op
+    op, results = maker.op, _results(maker)
     if op.outputs == 1:
         g, rule = gradients.pop((maker, 0)), op.grad
         if type(rule) is tuple:
@@ -107,9 +106,10 @@ def walk_back(
             arrive(t, g)
     while queue:
         maker = heapq.heappop(queue)[1]
-        for i in range(len(maker.results)):
-            if (maker, i) in keep and (maker, i) in results:
-                kept[maker, i] = results[maker, i]
+        if keep:
+            for i in range(len(maker.results)):
+                if (maker, i) in keep and (maker, i) in results:
+                    kept[maker, i] = results[maker, i]
         if maker.serial < since:
             continue
         recording.maker = maker  # a trace files what follows under the layer of the record
@@ -117,9 +117,10 @@ def walk_back(
         for t, g in zip(maker.inputs, grads):
             if g is None or not t.tracked:
                 continue
-            if g.shape != t.value.shape:
+            given, own = g.value, t.value
+            if given.shape != own.shape:
                 g = sum_to_shape(g, t.shape)
-            if g.dtype != t.dtype:
+            if given.dtype is not own.dtype and g.dtype != t.dtype:
                 g = ops.cast(g, t.dtype)
             arrive(t, g)
     kept.update((name, g) for name, g in results.items() if type(name) is Key)

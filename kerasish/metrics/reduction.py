@@ -111,8 +111,8 @@ class Mean(Metric):
     def _add(self, values: Any, factor: float, number: float) -> None:
         with autocast(None):
             total, count = running_sums(self.total, self.count, values, factor, number)
-            self.total.assign(total)
-            self.count.assign(count)
+            self.total.put(total)
+            self.count.put(count)
 
     def result(self) -> Tensor:
         """Return the mean; 0 before the first batch."""

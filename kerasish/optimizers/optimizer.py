@@ -201,7 +201,7 @@ class Optimizer(OptimizerState):
             return
         variables = self._fitting(grads, trainable_variables)
         for variable, value in self.updates(grads, variables, **signals):
-            variable.assign(value)
+            variable.put(value)
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> AnyTensor:
         """Change variables by pairs (gradient, variable); return the counter."""

@@ -30,9 +30,11 @@ class VariableScope(Scope):
 
     def read(self, variable: Variable) -> Tensor:
         """Return what was assigned here, else what was given, else the value outside."""
-        for known in (self.written, self.given):
-            if variable in known:
-                return known[variable]
+        value = self.written.get(variable)
+        if value is None and self.given:
+            value = self.given.get(variable)
+        if value is not None:
+            return value
         return variable.latest if self.outer is None else self.outer.read(variable)
 
     def write(self, variable: Variable, value: Tensor) -> None:

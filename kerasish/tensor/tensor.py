@@ -112,6 +112,7 @@ class Tensor(BitOperators):
         self.index = 0
         self.key: Any = None
         self.grad: Tensor | None = None
+        self._keras_mask = self.dropped_mask = None
         self.borrowed = False
         self.tracked = False
         if requires_grad:
@@ -238,8 +239,7 @@ class Tensor(BitOperators):
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else repr(self)
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Tensor, (np.array(self.numpy()),)
@@ -278,7 +278,8 @@ def wrap(value: Any) -> Tensor:
     """Return a tensor around a value that is one already (an array, or a value of a trace)."""
     t = Tensor.__new__(Tensor)
     t.value = value
-    t.maker = t.key = t.grad = None
+    # Masks are asked for in each layer: an attribute without a value takes ten times as long.
+    t.maker = t.key = t.grad = t._keras_mask = t.dropped_mask = None
     t.index = 0
     t.tracked = t.borrowed = False
     return t

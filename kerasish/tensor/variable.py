@@ -271,6 +271,18 @@ class Variable(Holder):
 
     def assign(self, value: object) -> Tensor:
         """Set the value; its shape must be the variable's. Return the new value."""
+        stored = self.put(value)
+        return self.value if stored is None else stored
+
+    def put(self, value: object) -> Tensor | None:
+        """Set the value as `assign` does; return it where a store keeps it, else None."""
+        scope, leaf = _scopes.top, self._current
+        if type(value) is Tensor and scope is not None and leaf is not None:
+            new, old = value.value, leaf.value
+            plain = type(new.dtype) is not str and new.dtype == old.dtype
+            if plain and new.shape == old.shape and not self.store and not _devices.accelerated:
+                scope.write(self, value)  # what steps assign
+                return None
         if type(value) is Tensor and value.dtype == self.stored_dtype:
             new = value  # what steps assign
         else:
@@ -299,7 +311,7 @@ class Variable(Holder):
             )
         else:
             self._set(new)
-        return self.value
+        return None
 
     def assign_add(self, value: TensorLike) -> Tensor:
         """Add `value`; return the new value."""
@@ -337,8 +349,7 @@ class Variable(Holder):
             f"value={self.latest.numpy() if shown else '...'}>"
         )
 
-    def __hash__(self) -> int:
-        return id(self)
+    __hash__ = object.__hash__
 
     def __eq__(self, other: AnyTensor) -> Any:
         return ops.equal(self, other)

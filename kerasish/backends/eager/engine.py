@@ -150,21 +150,19 @@ class Eager(Backend):
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], out: Array
     ) -> Any:
         """Return the results as tensors, with a record if a gradient may be asked for."""
+        tracked = borrowed = False
         for t in tensors:
-            if t.borrowed:
-                out = unshared(out, tensors)
-                break
+            tracked, borrowed = tracked or t.tracked, borrowed or t.borrowed
+        if borrowed:
+            out = unshared(out, tensors)
+        recorded = tracked and op.grad is not None and recording.on
         if op.outputs == 1:
             result = wrap(out)
-            if op.grad is not None:
-                for t in tensors:
-                    if t.tracked:
-                        if recording.on:
-                            record(op, tensors, attrs, (result,))
-                        break
+            if recorded:
+                record(op, tensors, attrs, (result,))
             return result
-        results = tuple(wrap(o) for o in out)
-        if op.grad is not None and recording.on and any(t.tracked for t in tensors):
+        results = tuple([wrap(o) for o in out])
+        if recorded:
             record(op, tensors, attrs, results)
         return results
 

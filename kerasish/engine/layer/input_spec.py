@@ -6,6 +6,7 @@ from typing import Any
 
 from kerasish import tree
 from kerasish.errors import ShapeError
+from kerasish.tensor import Tensor
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import AnyTensor, Shape
 
@@ -51,6 +52,18 @@ class InputSpec:
         self.allow_last_axis_squeeze = allow_last_axis_squeeze
         self.name, self.optional = name, optional
 
+    def allows(self, shape: tuple[Any, ...]) -> bool:
+        """Return whether a shape fits for sure; False: `check_input` looks closer."""
+        ndim = len(shape)
+        if self.shape is not None or self.ndim not in (None, ndim):
+            return False
+        if self.max_ndim is not None or self.min_ndim is not None and ndim < self.min_ndim:
+            return False
+        for axis, size in self.axes.items():
+            if not -ndim <= axis < ndim or shape[axis] != size:
+                return False
+        return True
+
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         return {
@@ -67,6 +80,13 @@ class InputSpec:
     def __repr__(self) -> str:
         parts = [f"{k}={v}" for k, v in self.get_config().items() if v not in (None, {}, False)]
         return f"InputSpec({', '.join(parts)})"
+
+
+def meets(spec: Any, args: tuple[Any, ...]) -> bool:
+    """Return whether the first argument of a layer is a tensor that meets its spec for sure."""
+    if not args or type(args[0]) is not Tensor or type(spec) is not InputSpec:
+        return False
+    return spec.allows(args[0].value.shape)
 
 
 def check_input(spec: InputSpec, inputs: AnyTensor, who: str) -> None:

@@ -34,7 +34,7 @@ from kerasish.engine.layer.call_context import (
     serials,
 )
 from kerasish.engine.layer.call_errors import note_layer
-from kerasish.engine.layer.input_spec import check_input
+from kerasish.engine.layer.input_spec import check_input, meets
 from kerasish.engine.layer.losses import LossesMixin
 from kerasish.engine.layer.masks import MasksMixin, _overrides, _parent_of_overrides
 from kerasish.engine.layer.operation import (
@@ -55,13 +55,12 @@ from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.ops.op import SymbolicArgument
 from kerasish.ops.shapes import Spec
+from kerasish.scopes import calling
 from kerasish.tensor import (
     SparseTensor,
     Tensor,
     Variable,
-    autocast,
     convert,
-    name_scope,
 )
 from kerasish.tracebacks import hide_frames
 from kerasish.typing import PolicyLike, RegularizerLike, Structure, TensorLike
@@ -263,9 +262,10 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
             context.training = training
             try:
                 building = not self.built and self._begin_building(args, kwargs)
-                if self.input_spec is not None:
-                    check_input(self.input_spec, args[0] if args else None, self.display_name())
-                with name_scope(self.name), autocast(self.compute_dtype if self._casts else None):
+                spec = self.input_spec
+                if spec is not None and not meets(spec, args):
+                    check_input(spec, args[0] if args else None, self.display_name())
+                with calling(self.name, self.compute_dtype if self._casts else None):
                     remat = self._remat_mode is not None
                     call = self.rematerialized_call(self.call) if remat else self.call
                     try:

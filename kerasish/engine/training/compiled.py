@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kerasish import losses as losses_module
 from kerasish import metrics as metrics_module
@@ -24,10 +24,8 @@ from kerasish.errors import ShapeError, UnknownKeyError
 from kerasish.losses.loss import Loss, LossFunction
 from kerasish.metrics.metric import Metric
 from kerasish.metrics.scorer import is_scorer
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def _check_names(
@@ -146,6 +144,8 @@ class CompiledLoss:
         if self.parts is None:
             self.build(y_true, y_pred)
         parts = self.parts or []
+        if len(parts) == 1 and type(y_pred) is type(y_true) is Tensor:
+            return self._loss_of_one(parts[0], y_true, y_pred, sample_weight)
         count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1
         targets = targets_of([p.output for p in parts], y_true, y_pred, count)
         results: list[Any] = []
@@ -169,6 +169,16 @@ class CompiledLoss:
         for i, tracker in enumerate(self.trackers):
             tracker.update_state(total(shown[i]), sample_weight=rows[i])
         return total(results)
+
+    @staticmethod
+    def _loss_of_one(
+        part: _LossPart, target: Tensor, prediction: Tensor, sample_weight: Structure
+    ) -> Tensor:
+        """Return the loss of a model's only output."""
+        check_shapes(part.loss, target, prediction, part.output.label)
+        weights = weights_for(part.output, sample_weight, 1)
+        value = part.loss(target, prediction, sample_weight=weights)
+        return value if part.weight == 1.0 else ops.multiply(value, part.weight)
 
 
 def _rows(prediction: Structure) -> float:

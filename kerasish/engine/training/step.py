@@ -6,6 +6,7 @@ traced into a graph.
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -109,6 +110,7 @@ def loss_of(
     return model.compute_loss(**given)
 
 
+@functools.lru_cache(maxsize=64)
 def _takes_training(method: Callable[..., Any]) -> bool:
     """Return whether a `compute_loss` takes `training`; those of Keras before 3.3 do not."""
     known = inspect.signature(method).parameters.values()

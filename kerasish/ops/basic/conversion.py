@@ -77,4 +77,7 @@ def optimization_barrier(xp: ArrayModule, x: Array) -> Array:
 
 def as_tensor(x: Any) -> Tensor:
     """Return x (tensor, variable, array, list, number) as a tensor, uncopied if it can be."""
-    return x if hasattr(x, "maker") else alias(x)
+    if hasattr(x, "maker"):
+        return x
+    value: Any = getattr(x, "value", None)  # of a variable
+    return value if hasattr(value, "maker") else alias(x)
