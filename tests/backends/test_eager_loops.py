@@ -339,12 +339,14 @@ def test_fused_layers_are_their_compositions(units, activation):
         np.testing.assert_allclose(a / scale, b / scale, atol=1e-4)
 
 
-@pytest.mark.parametrize("classes", [3, 2000])
-def test_the_loss_of_classes_is_its_composition(classes):
+@pytest.mark.parametrize(("classes", "dtype"), [(3, "int32"), (2000, "int32"), (3, "int64")])
+def test_the_loss_of_classes_is_its_composition(classes, dtype):
     x = normal(40, 5, classes) * 3
     x[0, 0, 1], x[0, 1, 2], x[0, 2, 0] = np.nan, -np.inf, np.inf
-    target = RNG.integers(-1, classes + 1, (40, 5)).astype("int32")
+    target = RNG.integers(-1, classes + 1, (40, 5)).astype(dtype)
     target[0, :3] = 0, 2, -1
+    if dtype == "int64":
+        target[0, 3] = 2**32 + 1  # 1 in 32 bits
 
     def run(x):
         x = kerasish.ops.convert_to_tensor(x)

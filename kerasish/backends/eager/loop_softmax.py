@@ -85,8 +85,11 @@ def softmax_gradient(g: Array, y: Array, logarithm: bool = False) -> Any:
 def _parts(classes: Array, x: Array) -> tuple[Array, Array, Array, Array]:
     """Return x as rows, the rows' numbers, their classes (0 for none), and which are classes."""
     rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
-    given = np.ascontiguousarray(classes, np.int32).reshape(-1)
-    known = given.view(np.uint32) < x.shape[-1]  # a negative number becomes a large one
+    given = np.ascontiguousarray(classes).reshape(-1)
+    if given.dtype.char == "i":
+        known = given.view(np.uint32) < x.shape[-1]  # a negative number becomes a large one
+    else:
+        known = (given >= 0) & (given < x.shape[-1])
     numbers = _few_numbers(len(rows)) if len(rows) <= _FEW else np.arange(len(rows))
     return rows, numbers, np.where(known, given, 0), known
 
