@@ -36,9 +36,10 @@ def test_variables_become_inputs_and_assignments_outputs():
     for v, array in zip(traced.variables, before, strict=True):
         np.testing.assert_array_equal(v.numpy(), array)  # tracing assigns nothing
     loss = step(*arguments)
-    np.testing.assert_array_equal(result[0], loss.numpy())
+    # The call computes composed functions by one kernel, which rounds in another way.
+    np.testing.assert_allclose(result[0], loss.numpy(), rtol=1e-6)
     for v, new in zip(traced.updated, result[1:], strict=True):
-        np.testing.assert_array_equal(new, v.numpy())
+        np.testing.assert_allclose(new, v.numpy(), rtol=1e-6)
 
 
 def test_assigned_value_is_read_back():

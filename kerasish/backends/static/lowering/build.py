@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 from kerasish.backends.onednn import native
@@ -73,12 +73,15 @@ class Builder:
 
     def _check_order(self, units: Sequence[Unit]) -> None:
         """Raise unless each unit reads what is given, or what units before it write."""
-        given = (*self.graph.inputs, *self.graph.constants)
-        known = {self._root(v) for v in given}
+        known = {self._root(v) for v in self._given()}
         for unit in units:
             if not known.issuperset(map(self._root, unit.reads)):
                 raise GraphError(f"the unit {unit.name!r} runs before what it reads is there")
             known.update(map(self._root, unit.writes))
+
+    def _given(self) -> Iterable[Value]:
+        """Return the values that no unit writes."""
+        return (*self.graph.inputs, *self.graph.constants)
 
     def _root(self, v: Value) -> Value:
         """Return the value whose memory v uses."""

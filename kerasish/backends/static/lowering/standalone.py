@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,9 @@ class StandaloneBuilder(Builder):
         """Return the units, with loops fused into the products before them."""
         units = super().build()
         return fuse_followers(units, self._root, {self._root(v) for v in self.graph.outputs})
+
+    def _given(self) -> Iterable[Value]:
+        return (*super()._given(), *self.packed)
 
     def _lower(self, node: Node) -> None:
         if node.op.name == "pool_average" and node.out.dtype == "float32":
