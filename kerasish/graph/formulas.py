@@ -9,7 +9,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.graph.control import graphs_of
+from kerasish.graph.fused import FusedBody
 from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.passes.fuse_attention import Attention
 from kerasish.graph.passes.fuse_epilogues import apart
 from kerasish.graph.passes.recurrences import described
 from kerasish.graph.work import flops_of
@@ -34,7 +36,7 @@ class Statement(NamedTuple):
 def pieces(node: Node) -> Sequence[Node]:
     """Return the nodes of single ops that a node combines; a node of one op gives itself."""
     body = node.attrs.get("body")
-    if node.op.name == "fused" and body is not None:
+    if isinstance(body, (FusedBody, Attention)):
         nodes: Sequence[Node] = body.graph.nodes
         return nodes
     if node.op.name == "masked_recurrence":

@@ -112,7 +112,7 @@ def make_plan(
     threads = config.threads()
     config.set_threads(1)
     try:
-        graph = gather(optimize(graph), blocks=False)
+        graph = gather(optimize(graph), blocks=False, heads=False)
         plan = StandalonePlan(graph, _namer(traced))
         steps = _steps(plan, weights)
     except UnsupportedStep as error:

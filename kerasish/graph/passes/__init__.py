@@ -13,6 +13,7 @@ from kerasish.graph.ir import Graph, check_order
 from kerasish.graph.passes.drop import drop_dead as drop_dead
 from kerasish.graph.passes.fold import fold_constants as fold_constants
 from kerasish.graph.passes.fuse import fuse_loops as fuse_loops
+from kerasish.graph.passes.fuse_attention import fuse_attention as fuse_attention
 from kerasish.graph.passes.fuse_epilogues import fuse_epilogues as fuse_epilogues
 from kerasish.graph.passes.hoist import hoist_exchanges as hoist_exchanges
 from kerasish.graph.passes.layout import lay_out_products as lay_out_products
@@ -30,8 +31,8 @@ PASSES: tuple[Pass, ...] = (
 )  # fmt: skip
 # These combine ops into nodes that native code computes at once. No pass rewrites their result.
 FUSION_PASSES: tuple[Pass, ...] = (
-    fuse_recurrences, expand_thin_products, fuse_epilogues, lay_out_products, fuse_loops, drop_dead,
-    hoist_exchanges,
+    fuse_recurrences, fuse_attention, expand_thin_products, fuse_epilogues, lay_out_products,
+    fuse_loops, drop_dead, hoist_exchanges,
 )  # fmt: skip
 LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
     "fast_run": (3, PASSES),
@@ -61,14 +62,16 @@ def optimize(
     return drop_dead(graph) if rounds else graph
 
 
-def gather(graph: Graph, blocks: bool = True) -> Graph:
+def gather(graph: Graph, blocks: bool = True, heads: bool = True) -> Graph:
     """Return the optimized graph with products, layouts and loops as they will run.
 
     Args:
         graph: what `optimize` returns.
         blocks: whether units leave out blocks of time steps that a mask leaves out.
+        heads: whether one unit computes the products and the softmax of attention heads.
     """
+    left_out = {fuse_recurrences: not blocks, fuse_attention: not heads}
     for step in FUSION_PASSES:
-        if blocks or step is not fuse_recurrences:
+        if not left_out.get(step):
             graph = step(graph)
     return check_order(graph)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import builtins
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import ShapeError
@@ -22,7 +23,7 @@ from kerasish.ops.basic.movement import (
     strided_slice,
     transpose,
 )
-from kerasish.ops.op import op
+from kerasish.ops.op import Op, op
 from kerasish.ops.shapes import Shape, Spec, normalize_axes, normalize_axis
 from kerasish.typing import AnyTensor, Array, ArrayModule, Axis
 
@@ -115,15 +116,15 @@ def _extreme_grad(g: Any, y: AnyTensor, x: AnyTensor, axis: Any, keepdims: Any) 
     return (multiply(hit, share),)
 
 
-@op(
-    "reduce",
-    _nonempty,
-    _extreme_grad,
-    canonical=_canonical,
-    examples=REDUCTIONS,
-    reduction="max",
-    rows=rows.reduce,
-)
+def _extreme(reduction: str) -> Callable[[Callable[..., Any]], Op]:
+    """Return the decorator of the kernel of "max" or "min"."""
+    return op(
+        "reduce", _nonempty, _extreme_grad, canonical=_canonical, examples=REDUCTIONS,
+        reduction=reduction, rows=rows.reduce,
+    )  # fmt: skip
+
+
+@_extreme("max")
 def reduce_max(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:
@@ -131,15 +132,7 @@ def reduce_max(
     return xp.max(x, axis=axis, keepdims=keepdims)
 
 
-@op(
-    "reduce",
-    _nonempty,
-    _extreme_grad,
-    canonical=_canonical,
-    examples=REDUCTIONS,
-    reduction="min",
-    rows=rows.reduce,
-)
+@_extreme("min")
 def reduce_min(
     xp: ArrayModule, x: Array, *, axis: Axis | None = None, keepdims: bool = False
 ) -> Array:

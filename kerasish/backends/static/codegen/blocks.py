@@ -27,6 +27,43 @@ _WORDS = (
     "ptr table", "ptr lanes", "i64 count", "address next.at", "i64 stop", "i64 block", "i64 rows",
     "i64 inputs", "i64 ports", "ptr arrays", "ptr sizes", "ptr memmove",
 )  # fmt: skip
+
+
+def _copies(name: str, ports: tuple[str, str], after: str, rows: tuple[str, str]) -> str:
+    """Return the loop that copies rows between the arrays of all rows and the lane's memory.
+
+    Args:
+        name: of its first block: "in" copies into the lane, "out" out of it.
+        ports: the first one, and the one to stop before.
+        after: the block that follows.
+        rows: the first one in the arrays and in the lane; the lane's block is copied to its end.
+    """
+    ends = ("lane", "array") if name == "in" else ("array", "lane")
+    to, source = (f"%{name}.{end}" for end in ends)
+    return f"""{name}:
+  %{name}.rows = sub i64 %block, {rows[1]}
+  br label %{name}.head
+{name}.head:
+  %{name}.p = phi i64 [ {ports[0]}, %{name} ], [ %{name}.next, %{name}.body ]
+  %{name}.more = icmp slt i64 %{name}.p, {ports[1]}
+  br i1 %{name}.more, label %{name}.body, label %{after}
+{name}.body:
+  %{name}.array.at = getelementptr i64, ptr %arrays, i64 %{name}.p
+  %{name}.size.at = getelementptr i64, ptr %sizes, i64 %{name}.p
+  %{name}.lane.at = getelementptr i64, ptr %own, i64 %{name}.p
+  %{name}.array.base = load ptr, ptr %{name}.array.at, align 8
+  %{name}.size = load i64, ptr %{name}.size.at, align 8
+  %{name}.lane.base = load ptr, ptr %{name}.lane.at, align 8
+  %{name}.array.start = mul i64 {rows[0]}, %{name}.size
+  %{name}.lane.start = mul i64 {rows[1]}, %{name}.size
+  %{name}.array = getelementptr i8, ptr %{name}.array.base, i64 %{name}.array.start
+  %{name}.lane = getelementptr i8, ptr %{name}.lane.base, i64 %{name}.lane.start
+  %{name}.bytes = mul i64 %{name}.rows, %{name}.size
+  %{name}.unused = call ptr %memmove(ptr {to}, ptr {source}, i64 %{name}.bytes)
+  %{name}.next = add i64 %{name}.p, 1
+  br label %{name}.head"""
+
+
 _BLOCKS = Text(
     WALK
     + f"""
@@ -55,47 +92,12 @@ begin:
   %first = select i1 %late, i64 %last, i64 %wanted
   %known = sub i64 %wanted, %first
   br label %in
-in:
-  %p = phi i64 [ 0, %begin ], [ %p.next, %read ]
-  %p.more = icmp slt i64 %p, %inputs
-  br i1 %p.more, label %read, label %run
-read:
-  %p.array.at = getelementptr i64, ptr %arrays, i64 %p
-  %p.size.at = getelementptr i64, ptr %sizes, i64 %p
-  %p.own.at = getelementptr i64, ptr %own, i64 %p
-  %p.array = load ptr, ptr %p.array.at, align 8
-  %p.size = load i64, ptr %p.size.at, align 8
-  %p.own = load ptr, ptr %p.own.at, align 8
-  %p.start = mul i64 %first, %p.size
-  %p.from = getelementptr i8, ptr %p.array, i64 %p.start
-  %p.bytes = mul i64 %block, %p.size
-  %p.unused = call ptr %memmove(ptr %p.own, ptr %p.from, i64 %p.bytes)
-  %p.next = add i64 %p, 1
-  br label %in
+{_copies("in", ("0", "%inputs"), "run", ("%first", "0"))}
 run:
   %status32 = call i32 @SYMBOL.walk(ptr %records, i64 %records.count, ptr %failed)
   %fine = icmp eq i32 %status32, 0
   br i1 %fine, label %out, label %bad
-out:
-  %q = phi i64 [ %inputs, %run ], [ %q.next, %write ]
-  %q.more = icmp slt i64 %q, %ports
-  br i1 %q.more, label %write, label %take
-write:
-  %q.array.at = getelementptr i64, ptr %arrays, i64 %q
-  %q.size.at = getelementptr i64, ptr %sizes, i64 %q
-  %q.own.at = getelementptr i64, ptr %own, i64 %q
-  %q.array = load ptr, ptr %q.array.at, align 8
-  %q.size = load i64, ptr %q.size.at, align 8
-  %q.own = load ptr, ptr %q.own.at, align 8
-  %q.start = mul i64 %wanted, %q.size
-  %q.to = getelementptr i8, ptr %q.array, i64 %q.start
-  %q.known = mul i64 %known, %q.size
-  %q.from = getelementptr i8, ptr %q.own, i64 %q.known
-  %q.rows = sub i64 %block, %known
-  %q.bytes = mul i64 %q.rows, %q.size
-  %q.unused = call ptr %memmove(ptr %q.to, ptr %q.from, i64 %q.bytes)
-  %q.next = add i64 %q, 1
-  br label %out
+{_copies("out", ("%inputs", "%ports"), "take", ("%wanted", "%known"))}
 bad:
   %status = sext i32 %status32 to i64
   store i64 %status, ptr %status.at, align 8

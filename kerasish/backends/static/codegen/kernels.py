@@ -26,7 +26,15 @@ from pathlib import Path
 
 from kerasish.backends import disk, trust
 from kerasish.backends.onednn import native
-from kerasish.backends.static.codegen import batched, direct, matmul, packed, pooling, time_steps
+from kerasish.backends.static.codegen import (
+    attention,
+    batched,
+    direct,
+    matmul,
+    packed,
+    pooling,
+    time_steps,
+)
 from kerasish.backends.static.codegen import generate as loops
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.machine import machine_code
@@ -56,6 +64,7 @@ Generated = (
     | pooling.Pooling
     | time_steps.TimeSteps
     | batched.BatchedProduct
+    | attention.Heads
     | Text
 )
 
@@ -157,6 +166,8 @@ def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, 
             text, needs = time_steps.generate(kernel, symbol, target)
         elif isinstance(kernel, batched.BatchedProduct):
             text, needs = batched.generate(kernel, symbol, target)
+        elif isinstance(kernel, attention.Heads):
+            text, needs = attention.generate(kernel, symbol, target)
         elif isinstance(kernel, Kernel):
             text, needs = loops.generate(kernel, symbol, target)
         else:

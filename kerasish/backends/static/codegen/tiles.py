@@ -107,7 +107,7 @@ def lines(w: Writer, base: Value, r: Value, width: Value, count: int) -> list[Va
 
 def product(
     w: Writer, rows: Sequence[Value], step: Value, matrix: Value, width: Value, terms: Value,
-    columns: Sequence[Columns],
+    columns: Sequence[Columns], starts: Sequence[Value] = (),
 ) -> list[Value]:  # fmt: skip
     """Return the sums of a tile: for each row its vectors. The terms are added in order.
 
@@ -119,6 +119,7 @@ def product(
         width: numbers from one of its rows to the next.
         terms: of each sum.
         columns: the vectors of the tile, which are adjacent.
+        starts: what the terms are added to; nothing: zeros.
     """
     vectors, lanes = len(columns), columns[0].lanes
 
@@ -136,5 +137,6 @@ def product(
         return term(w.add(k, word(1)), term(k, sums))
 
     even = w.bits_and(terms, word(-2))
-    sums = w.loop(word(0), even, 2, [zeros(lanes)] * (len(rows) * vectors), two)
+    starts = starts or [zeros(lanes)] * (len(rows) * vectors)
+    sums = w.loop(word(0), even, 2, starts, two)
     return w.loop(even, terms, 1, sums, term)

@@ -213,6 +213,22 @@ class _Steps:
         columns = [Columns(self.w, self.lanes)] * vectors
         return product(self.w, rows, word(1), strip, word(vectors * self.lanes), terms, columns)
 
+    def write_tile(
+        self, rows: Sequence[Value], strip: Value, terms: Value, vectors: int, at: Value, row: Value
+    ) -> None:
+        """Write the sums of a tile.
+
+        Args:
+            rows, strip, terms, vectors: see `sums`.
+            at: where those of the first row lie.
+            row: numbers from one row of sums to the next.
+        """
+        w, sums = self.w, self.sums(rows, strip, terms, vectors)
+        for i in range(len(rows)):
+            for j in range(vectors):
+                w.store_value(sums[i * vectors + j], w.address(at, word(j * self.lanes), 4))
+            at = w.address(at, row, 4)
+
     def results(self, kernel: Kernel, inputs: Sequence[Value]) -> list[Value]:
         """Return the outputs of a loop's kernel for vectors of its inputs."""
         w, plan = self.w, plan_loops(kernel)
@@ -305,14 +321,8 @@ class _Forward(_Steps):
 
     def _write_sums(self, h: Value, r: Value, count: int, u: Value, weights: Value) -> None:
         """Write the products of some rows of states with a strip."""
-        w, lanes = self.w, self.lanes
-        rows, at = lines(w, h, r, self.units, count), self._sums_at(r, u)
-        sums = self.sums(rows, weights, self.units, GATES)
-        row = w.mul(self.padded, word(GATES))
-        for i in range(count):
-            for g in range(GATES):
-                w.store_value(sums[i * GATES + g], w.address(at, word(g * lanes), 4))
-            at = w.address(at, row, 4)
+        rows, at = lines(self.w, h, r, self.units, count), self._sums_at(r, u)
+        self.write_tile(rows, weights, self.units, GATES, at, self.w.mul(self.padded, word(GATES)))
 
 
 class _Backward(_Steps):
@@ -443,17 +453,12 @@ class _Backward(_Steps):
 
     def _by_states(self, dz: Value, first: Value, last: Value, v: Value, vectors: int) -> None:
         """Write the products of the rows' gradients with a strip of the turned kernel."""
-        w, lanes = self.w, self.lanes
-        c = w.mul(v, word(lanes))
+        w = self.w
+        c = w.mul(v, word(self.lanes))
         strip = w.address(self.packed, w.mul(c, self.width), 4)
 
         def some(r: Value, count: int) -> None:
             rows = lines(w, dz, r, self.width, count)
-            sums = self.sums(rows, strip, self.width, vectors)
-            at = self._past(r, c)
-            for i in range(count):
-                for j in range(vectors):
-                    w.store_value(sums[i * vectors + j], w.address(at, word(j * lanes), 4))
-                at = w.address(at, self.padded, 4)
+            self.write_tile(rows, strip, self.width, vectors, self._past(r, c), self.padded)
 
         over_rows(w, first, last, self.tile, some)

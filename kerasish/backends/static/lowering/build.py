@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish.backends.onednn import native
+from kerasish.backends.static.lowering.attention import make_attention
 from kerasish.backends.static.lowering.columns import make_columns
 from kerasish.backends.static.lowering.exchange import ExchangeUnit, make_exchange
 from kerasish.backends.static.lowering.library import (
@@ -31,7 +32,9 @@ from kerasish.backends.static.lowering.units import (
     Unit,
 )
 from kerasish.graph.ir import Graph, GraphError, Node, Value
+from kerasish.graph.passes import gather
 from kerasish.graph.passes.fuse import fuse_loops
+from kerasish.graph.passes.fuse_attention import FORWARD, GRADIENT, Attention
 from kerasish.graph.passes.fuse_epilogues import LastReads, Product, apart
 from kerasish.graph.passes.recurrences import described
 from kerasish.graph.passes.widen import HALVES, widen_halves
@@ -111,6 +114,9 @@ class Builder:
                 return
         if name == "product":
             self._follow(node)
+            return
+        if node.op in (FORWARD, GRADIENT):
+            self._attend(node)
             return
         if name == "integer_matmul":
             unit = make_integer_matmul(*self._operands(node), node)
@@ -195,6 +201,17 @@ class Builder:
         self._lower(leader)
         inputs = [leader.out, *(v for v in (bias, added) if v is not None)]
         for piece in fuse_loops(Graph(inputs, {}, rest, [node.out])).nodes:
+            self._lower(piece)
+
+    def _attend(self, node: Node) -> None:
+        """Lower attention heads; their products and softmax one by one where no unit fits."""
+        views = [self._view(v) for v in node.inputs]
+        unit = make_attention(node, views, self.graph.constants)
+        if unit is not None:
+            self.units.append(unit)
+            return
+        body: Attention = node.attrs["body"]
+        for piece in gather(body.graph, heads=False).nodes:
             self._lower(piece)
 
     def _begin_with(self, added: Value, node: Node) -> None:
