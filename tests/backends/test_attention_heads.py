@@ -136,6 +136,19 @@ def test_special_numbers(number, which):
         assert not np.isfinite(x[~fine]).any()
 
 
+@pytest.mark.parametrize("axes", [(1, 2, 0, 3), (2, 0, 1, 3), (0, 1, 2, 3), (0, 1, 3, 2)])
+def test_the_result_is_written_in_the_order_of_its_reader(axes):
+    arguments, factor = draw((2, 3, 5, 6, 4, 3))
+
+    def turned(*arguments):
+        return (ops.transpose(ops.transpose(attend(*arguments), HEADS), axes),)
+
+    got, units = compute(turned, *arguments)
+    want = np.transpose(expected(factor, *arguments)[0], HEADS)
+    np.testing.assert_allclose(got[0], np.transpose(want, axes), rtol=1e-4, atol=1e-5)
+    assert len(units) == 1
+
+
 def test_without_the_unit_the_parts_are_lowered(monkeypatch):
     monkeypatch.setattr(build, "make_attention", lambda *arguments: None)
     for mask in ("", "all"):
