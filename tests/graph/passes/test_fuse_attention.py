@@ -74,6 +74,12 @@ COMBINED = {
     "gradient with a mask": (slopes(attend), 2),
     "gradient, logits alone": (slopes(lambda *a: attend(*a, twice=False)), 2),
     "scaled": (slopes(lambda q, k, v, m: attend(q * 0.5, k, v, m)), 2),
+    "values that are computed late": (
+        slopes(
+            lambda q, k, v, m: ops.matmul(weights_of(q, k, m), ops.transpose(ops.tanh(v), HEADS))
+        ),
+        2,
+    ),
     "one axis": (
         lambda q, k, v, m: attend(
             *(ops.reshape(ops.transpose(x, HEADS), (6, -1, 1, x.shape[-1])) for x in (q, k, v))
