@@ -7,13 +7,16 @@ import ctypes
 import numpy as np
 import pytest
 
-from kerasish import config
+from kerasish import backends, config, layers, ops
+from kerasish.autodiff import grad
 from kerasish.backends import loops
 from kerasish.backends.eager import loop_recurrent
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.static.codegen import kernels, time_steps
 from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.codegen.time_steps import TimeSteps
+from kerasish.backends.static.engine import Static
+from kerasish.backends.static.lowering.time_steps import LstmGradientUnit
 from kerasish.backends.static.machine import guard_pages, machine_code
 
 _HOST = machine_code.host_target("avx512").level
@@ -74,6 +77,49 @@ def test_time_steps_are_those_of_numpy(level, sizes, monkeypatch):
     for one, several, numbers in zip(*results, wanted, strict=True):
         np.testing.assert_array_equal(one, several)
         np.testing.assert_allclose(one, numbers, rtol=2e-5, atol=2e-5)
+
+
+@pytest.mark.parametrize("states", ["every", "last", "none"])
+@pytest.mark.parametrize("cells", ["every", "last", "none"])
+def test_zeros_that_arrive_are_not_read(states, cells):
+    """The bits are those with arrays of zeros."""
+    steps, rows, units = sizes = (3, 5, 18)
+    whole, given = [], []
+    for seed, kind in enumerate((states, cells)):
+        array = normal(steps, rows, units, seed=seed)
+        array[: {"every": 0, "last": steps - 1, "none": steps}[kind]] = 0
+        whole.append(array)
+        given += {"every": [array], "last": [array[-1]], "none": []}[kind]
+    recurrent, c = normal(units, 4 * units), normal(rows, units, seed=2)
+    x, h = normal(steps, rows, 4 * units), np.zeros((rows, units), "float32")
+    _, *kept = KERNELS["lstm"](x, recurrent, h, c)
+    rest = [recurrent, c, *kept, np.full_like(x, np.nan), *[np.full_like(c, np.nan)] * 2]
+    results = run(TimeSteps(True, (states, cells)), None, 2, sizes, [*given, *rest])
+    wanted = run(TimeSteps(True), None, 1, sizes, [*whole, *rest])
+    for result, want in zip(results[-3:], wanted[-3:], strict=True):
+        np.testing.assert_array_equal(result, want)
+
+
+@pytest.mark.parametrize(
+    "options", [{}, {"return_sequences": True}, {"go_backwards": True}], ids=str
+)
+def test_a_layer_s_gradient_reads_what_arrives(options):
+    """That of the last output alone has no array of zeros for the other time steps."""
+    layer = layers.LSTM(6, **options)
+    x = normal(4, 7, 5)
+    layer.build(x.shape)
+
+    def slope(x):
+        return (grad(lambda x: ops.sum(layer(x) ** 2))(x),)
+
+    compiled = Static().compile(slope)
+    result = np.asarray(compiled(ops.convert_to_tensor(x))[0])
+    units = [u for e in compiled.executables() for u in e.units]
+    given = [u.steps_kernel.given for u in units if isinstance(u, LstmGradientUnit)]
+    assert given == [("every" if "return_sequences" in options else "last", "none")]
+    assert not any(v.shape == (7, 4, 6) for u in units if u.name in ("fill", "unslice")
+                   for v in u.writes)  # fmt: skip
+    np.testing.assert_allclose(result, backends.get("eager").compile(slope)(x)[0], 1e-5, 1e-5)
 
 
 def test_nan_and_infinity_stay():

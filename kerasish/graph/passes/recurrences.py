@@ -5,7 +5,7 @@ its gradient is followed by the products that give the gradients by inputs, kern
 `masked_recurrence` combines a masked recurrence, or its gradient, with these products: the unit
 that computes it leaves out whole blocks of time steps in which no row counts, as behind the longest
 row of a batch. In the gradient of a layer that returns only its last output, it also takes the
-place of the zeros that arrive at all other time steps.
+place of the zeros that arrive at all other time steps; so it does for an LSTM without a mask.
 """
 
 from __future__ import annotations
@@ -44,8 +44,10 @@ class Recurrence(NamedTuple):
 
 def is_masked(node: Node) -> bool:
     """Return whether a node is a recurrence, or its gradient, with a mask."""
-    if node.op.kind != "recurrent" or node.op.name == "masked_recurrence":
-        return node.op.name == "masked_recurrence"
+    if node.op.kind != "recurrent":
+        return False
+    if node.op.name == "masked_recurrence":
+        return "mask" in described(node).inputs
     return len(node.inputs) == len(REGISTRY[node.op.name].input_names)
 
 
@@ -61,7 +63,7 @@ def described(node: Node) -> Recurrence:
 
 def fuse_recurrences(graph: Graph) -> Graph:
     """Return the graph with masked recurrences and their products combined."""
-    if not any(_fits(node) for node in graph.nodes):
+    if not any(_fits(node) or _is_plain_gradient(node) for node in graph.nodes):
         return graph
     return _Combiner(graph).run()
 
@@ -72,6 +74,13 @@ def _fits(node: Node) -> bool:
         return False
     values = (*node.inputs, *node.outputs)
     return node.outputs[0].shape[0] > BLOCK and all(v.size and v.dtype == "float32" for v in values)
+
+
+def _is_plain_gradient(node: Node) -> bool:
+    """Return whether a node is the gradient of an LSTM without a mask, in float32."""
+    if node.op.name != "lstm_gradient" or is_masked(node):
+        return False
+    return all(v.size and v.dtype == "float32" for v in (*node.inputs, *node.outputs))
 
 
 class _Combiner:
@@ -94,6 +103,8 @@ class _Combiner:
                     self._forward(node)
                 else:
                     self._backward(node)
+            elif _is_plain_gradient(node):
+                self._ends(node)
         if not self.swaps:
             return self.graph
         nodes = [self.swaps.get(n, n) for n in self.graph.nodes if n not in self.taken]
@@ -161,6 +172,14 @@ class _Combiner:
             inputs["mask"] = leader.inputs[-1]
             self._put(leader, [*before, leader, *after], inputs, results)
             self.taken.update(n for n in after if n.out in results.values() or n is after[0])
+
+    def _ends(self, leader: Node) -> None:
+        """Combine the gradient of an LSTM without a mask with zeros that arrive."""
+        inputs = dict(zip(REGISTRY[leader.op.name].input_names, leader.inputs))
+        before = self._arriving(inputs)
+        if before:
+            results = {str(i): v for i, v in enumerate(leader.outputs)}
+            self._put(leader, [*before, leader], inputs, results)
 
     def _arriving(self, inputs: dict[str, Value]) -> list[Node]:
         """Replace gradients of zeros, or zeros but for the last time step; return their nodes."""

@@ -45,6 +45,7 @@ from kerasish.typing import Array
 
 FORWARD = ("x", "recurrent", "h", "c", "states", "cells", "gates")
 BACKWARD = ("g_states", "g_cells", "recurrent", "c", "cells", "gates", "dx", "dh", "dc")
+ARRIVING = BACKWARD[:2]
 GATES = 4
 # FLOPs per thread, about 12 microseconds: a second thread takes some microseconds to wake up.
 GRAIN = 1e6
@@ -59,14 +60,20 @@ class TimeSteps:
 
     Attributes:
         backward: whether it computes the gradients.
+        given: at which time steps gradients by states and by cells arrive: "every", "last" (the
+            array is that of the last time step), "none".
     """
 
     backward: bool = False
+    given: tuple[str, str] = ("every", "every")
 
     @property
     def names(self) -> tuple[str, ...]:
         """The arrays, in the order of their addresses."""
-        return BACKWARD if self.backward else FORWARD
+        if not self.backward:
+            return FORWARD
+        none = {n for n, steps in zip(ARRIVING, self.given, strict=True) if steps == "none"}
+        return tuple(name for name in BACKWARD if name not in none)
 
 
 def scratch_size(kernel: TimeSteps, rows: int, units: int) -> int:
@@ -147,6 +154,7 @@ class _Steps:
 
     def __init__(self, kernel: TimeSteps, target: Target) -> None:
         self.w = w = Writer(target)
+        self.kernel = kernel
         self.lanes, self.tile = target.lanes, tile_rows(target)
         args = Value("%args", "ptr")
         w.table = w.load_word(args, 0, "ptr")
@@ -398,7 +406,7 @@ class _Backward(_Steps):
             now, place = w.mul(t, self.rows), w.mul(t, block)
             before = w.address(self.at["cells"], w.sub(place, block), 4)
             before = w.select(w.compare("eq", t, word(0)), self.at["c"], before)
-            arriving = [w.address(self.at[n], place, 4) for n in ("g_states", "g_cells")]
+            is_last = w.compare("eq", i, word(0))
             cells = w.address(self.at["cells"], place, 4)
 
             def row(r: Value, u: Value, columns: Columns) -> None:
@@ -409,7 +417,13 @@ class _Backward(_Steps):
                 given = [columns.load(p) for p in places]
                 given.append(w.load_value(self._past(r, u), "float32", self.lanes))
                 given.append(columns.load(dc))
-                given += [columns.load(w.address(base, at, 4)) for base in arriving]
+                for name, steps in zip(ARRIVING, self.kernel.given, strict=True):
+                    x = zeros(self.lanes)
+                    if steps == "every":
+                        x = columns.load(self.moved(self.at[name], place, at))
+                    elif steps == "last":
+                        x = w.select(is_last, columns.load(w.address(self.at[name], at, 4)), x)
+                    given.append(x)
                 outputs = self.results(cell, given)
                 ends = [*self.gates(self.at["dx"], line, u), dc]
                 for output, end in zip(outputs, ends, strict=True):

@@ -14,10 +14,12 @@ from kerasish.backends.static.codegen.time_steps import TimeSteps
 from kerasish.backends.static.lowering.library import _round
 from kerasish.backends.static.lowering.recurrent import BackwardUnit, RecurrentUnit
 from kerasish.graph.ir import Node
+from kerasish.graph.passes.recurrences import described
 
 # Results and inputs that are called otherwise in the loop.
 _FORWARD = {"states": "0", "cells": "1", "gates": "2"}
 _BACKWARD = {"dx": "0", "dh": "2", "dc": "3"}
+_LAST = {"g_states": "g_last", "g_cells": "g_cells_last"}
 
 
 class _AllSteps(RecurrentUnit):
@@ -46,9 +48,13 @@ class _AllSteps(RecurrentUnit):
         """Return the loop over all time steps."""
         return [self.steps_kernel]
 
+    def _name_of(self, name: str) -> str:
+        """Return the name of the input or result that is an array of the loop."""
+        return self._names.get(name, name)
+
     def _time_records(self) -> list[Record]:
         """Return the record of all time steps."""
-        names = (self._names.get(name, name) for name in self.steps_kernel.names)
+        names = (self._name_of(name) for name in self.steps_kernel.names)
         block = time_steps.pack(
             self.steps_kernel, table=load_runtime().table, threads=self.threads,
             sizes=self._sizes, scratch=self.base,
@@ -70,13 +76,24 @@ class LstmUnit(_AllSteps):
 class LstmGradientUnit(_AllSteps, BackwardUnit):
     """`lstm_gradient` over a sequence without a mask; its products by weights are oneDNN's."""
 
-    steps_kernel, _names = TimeSteps(backward=True), _BACKWARD
+    _names = _BACKWARD
 
     def __init__(self, node: Node) -> None:
         RecurrentUnit.__init__(self, node)
+        states, cells = (self._arrives_at(name) for name in time_steps.ARRIVING)
+        self.steps_kernel = TimeSteps(True, (states, cells))
         libraries = self._libraries()
         self._reserve(_round(max(p.scratchpad_bytes for p in libraries)))
         self.flops += sum(p.flops for p in libraries)
+
+    def _arrives_at(self, name: str) -> str:
+        """Return at which time steps a gradient arrives: see `TimeSteps.given`."""
+        if name in self.given:
+            return "every"
+        return "last" if _LAST[name] in self.given else "none"
+
+    def _name_of(self, name: str) -> str:
+        return super()._name_of(name if name in self.given else _LAST.get(name, name))
 
 
 def make_all_steps(node: Node) -> RecurrentUnit:
@@ -85,9 +102,9 @@ def make_all_steps(node: Node) -> RecurrentUnit:
     Args:
         node: the node, whose values are float32.
     """
-    return LstmUnit(node) if node.op.name == "lstm" else LstmGradientUnit(node)
+    return LstmUnit(node) if described(node).leader.op.name == "lstm" else LstmGradientUnit(node)
 
 
 def takes(node: Node) -> bool:
     """Return whether a node without a mask is an LSTM or its gradient."""
-    return node.op.name.removesuffix("_gradient") == "lstm"
+    return described(node).leader.op.name.removesuffix("_gradient") == "lstm"
