@@ -70,7 +70,7 @@ def gather(graph: Graph, blocks: bool = True, heads: bool = True) -> Graph:
         blocks: whether units leave out blocks of time steps that a mask leaves out.
         heads: whether one unit computes the products and the softmax of attention heads.
     """
-    left_out = {fuse_recurrences: not blocks, fuse_attention: not heads}
+    left_out: dict[Pass, bool] = {fuse_recurrences: not blocks, fuse_attention: not heads}
     for step in FUSION_PASSES:
         if not left_out.get(step):
             graph = step(graph)
