@@ -25,7 +25,15 @@ from importlib import metadata
 from pathlib import Path
 
 from kerasish.backends import disk, trust
-from kerasish.backends.static.codegen import batched, direct, matmul, packed, pooling, time_steps
+from kerasish.backends.static.codegen import (
+    batched,
+    direct,
+    matmul,
+    packed,
+    pooling,
+    thin,
+    time_steps,
+)
 from kerasish.backends.static.codegen import generate as loops
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.machine import machine_code
@@ -54,6 +62,7 @@ Generated = (
     | pooling.Pooling
     | time_steps.TimeSteps
     | batched.BatchedProduct
+    | thin.ThinProduct
     | Text
 )
 
@@ -144,6 +153,8 @@ def texts(kernels: dict[str, Hashable], target: Target) -> tuple[list[str], set[
             text, needs = time_steps.generate(kernel, symbol, target)
         elif isinstance(kernel, batched.BatchedProduct):
             text, needs = batched.generate(kernel, symbol, target)
+        elif isinstance(kernel, thin.ThinProduct):
+            text, needs = thin.generate(kernel, symbol, target)
         elif isinstance(kernel, Kernel):
             text, needs = loops.generate(kernel, symbol, target)
         else:

@@ -107,7 +107,7 @@ def lines(w: Writer, base: Value, r: Value, width: Value, count: int) -> list[Va
 
 def product(
     w: Writer, rows: Sequence[Value], step: Value, matrix: Value, width: Value, terms: Value,
-    columns: Sequence[Columns],
+    columns: Sequence[Columns], before: Callable[[Value], None] = lambda k: None,
 ) -> list[Value]:  # fmt: skip
     """Return the sums of a tile: for each row its vectors. The terms are added in order.
 
@@ -119,10 +119,12 @@ def product(
         width: numbers from one of its rows to the next.
         terms: of each sum.
         columns: the vectors of the tile, which are adjacent.
+        before: writes what comes before each term, given its number.
     """
     vectors, lanes = len(columns), columns[0].lanes
 
     def term(k: Value, sums: list[Value]) -> list[Value]:
+        before(k)
         at = w.address(matrix, w.mul(k, width), 4)
         own = w.mul(k, step)
         others = [c.load(w.address(at, word(v * lanes), 4)) for v, c in enumerate(columns)]
