@@ -206,18 +206,20 @@ def check_sources() -> None:
 
 
 def check_few_rows() -> None:
-    """Fewer rows than ranks: no rank is left out, none stops."""
+    """Fewer rows than ranks, or one for each: no rank is left out, none stops."""
     x, y = models.data(9)
-    with alone():
-        model = models.compiled("smooth")
-        expected = model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False).history
-        weights = model.get_weights()
-        outputs = model.predict(x[:1], verbose=0)
-    model = models.compiled("smooth")
-    found = model.fit(x, y, batch_size=8, epochs=2, verbose=0, shuffle=False).history
-    np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
-    assert models.greatest_difference(model.get_weights(), weights) < 1e-6
-    np.testing.assert_allclose(model.predict(x[:1], verbose=0), outputs, rtol=1e-5)
+    for name, rows in (("smooth", 8), ("joined", current_group().size)):
+        given = {"batch_size": rows, "epochs": 2, "verbose": 0, "shuffle": False}
+        with alone():
+            model = models.compiled(name)
+            expected = model.fit(x, y, **given).history
+            weights = model.get_weights()
+            outputs = model.predict(x[:1], verbose=0)
+        model = models.compiled(name)
+        found = model.fit(x, y, **given).history
+        np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
+        assert models.greatest_difference(model.get_weights(), weights) < 1e-6, name
+        np.testing.assert_allclose(model.predict(x[:1], verbose=0), outputs, rtol=1e-5)
 
 
 def check_resume() -> None:
