@@ -93,3 +93,25 @@ def test_a_loop_that_would_leave_elements_unwritten_is_refused(monkeypatch):
             lower_loops.LoopUnit(node, {})
     finally:
         lower_loops.build_kernel.cache_clear()
+
+
+@pytest.mark.parametrize("by_column", [False, True])
+@pytest.mark.parametrize("swapped", [False, True])
+def test_terms_of_products_are_added(by_column, swapped):
+    """A number of each row times one of each column, added to what the loop reads."""
+    config.set_backend("static")
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(37, 301)).astype("float32")
+    rows = rng.normal(size=(4, 37, 1)).astype("float32")
+    columns = rng.normal(size=(4, 1, 301)).astype("float32")
+
+    def step(z, rows, columns):
+        for x, y in zip(rows, columns):
+            z = x * y + z if swapped else z + y * x
+        return (z, ops.sum(z, axis=0)) if by_column else (z, ops.tanh(z))
+
+    first, second = kerasish.function(step)(z, list(rows), list(columns))
+    expected = z + (rows.astype("float64") * columns).sum(0)
+    np.testing.assert_allclose(first, expected, rtol=1e-5, atol=1e-5)
+    after = expected.sum(0) if by_column else np.tanh(expected)
+    np.testing.assert_allclose(second, after, rtol=1e-4, atol=1e-4)

@@ -194,8 +194,32 @@ def test_many_batches_in_one_native_call_reorder_once() -> None:
         np.testing.assert_allclose(loss, expected, rtol=1e-5)
         kept = [e.kept for e in model.training_program.step("test").executables()]
         assert any(k.nbytes for k in kept) and not any(k.flags.any() for k in kept)
+        assert not any(map(is_stale, kept))  # nor does the next call
         model.fit(x, np.ones((64, 1)), batch_size=16, verbose=0)
         expected = float(np.mean(np.asarray(model(x)) ** 2))
+
+
+def test_a_run_over_rows_that_fails_is_not_believed() -> None:
+    """Its first batch fails before the product that keeps its weights."""
+    weights = kerasish.Variable(numbers(256, 256).astype("float32"), trainable=False)
+
+    class Taken(layers.Layer):
+        def call(self, rows: Any) -> Any:
+            return ops.sum(ops.matmul(self.table[rows], weights), axis=1)
+
+        def build(self, shape: Any) -> None:
+            self.table = self.add_weight(shape=(4, 256), trainable=False, initializer="ones")
+
+    model = kerasish.Sequential([kerasish.Input((), dtype="int32"), Taken()])
+    model.compile(loss="mse")
+    rows, zeros = np.zeros(64, "int32"), np.zeros(64)
+    for seed in range(3):
+        loss = model.evaluate(rows, zeros, batch_size=32, verbose=0)
+        total = weights.numpy().astype("float64").sum()
+        np.testing.assert_allclose(loss, total**2, rtol=1e-4)
+        weights.assign(numbers(256, 256, seed=seed + 7).astype("float32"))
+        with pytest.raises(IndexError):
+            model.evaluate(rows + 9, zeros, batch_size=32, verbose=0)
 
 
 @pytest.mark.parametrize("again", [False, True])

@@ -37,7 +37,7 @@ def test_thin_products(dtype, turned, batch):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize(("rows", "columns", "depth"), [(64, 8, 300), (200, 48, 256), (7, 1, 999)])
+@pytest.mark.parametrize(("rows", "columns", "depth"), [(64, 12, 300), (200, 48, 256), (7, 1, 999)])
 def test_gradients_of_weights_with_few_columns(rows, columns, depth, dtype):
     rng = np.random.default_rng(0)
     a = rng.integers(-3, 4, (depth, rows)).astype("float32")

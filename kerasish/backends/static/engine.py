@@ -493,7 +493,9 @@ class CompiledCall:
             if not v.in_buffer:
                 v.sync_to_buffer()
 
-    def _after(self) -> None:
+    def _after(self, whole: bool) -> None:
+        if whole:
+            self.executable.done()  # type: ignore[union-attr]
         for v in self.traced.updated:
             v.written_in_buffer()
         self._lanes.leave()

@@ -59,7 +59,7 @@ class Body:
     # ---------------------------------------------------------------------------------------
     def _load(self) -> None:
         w = self.w
-        operands = sorted(self.loop.loads)
+        operands = sorted(v for v in self.loop.loads if v not in self.values)
         inputs = len(self.kernel.inputs)
         added = [n for n in self.loop.stores if self.kernel.outputs[n].combine == "add"]
         items = [(v, self.kernel.inputs[v].dtype, self.kernel.inputs[v].strided) for v in operands]
@@ -115,6 +115,11 @@ class Body:
             return self.column_numbers(node.dtype)
         if node.op == "random_bits":
             return self._random_bits(node)
+        if node.op == "add":
+            for a, other in (node.args, node.args[::-1]):
+                if a in self.loop.nodes and self.plan.is_rank_one(a):
+                    x, y = map(self.value, self.plan.node(a).args)
+                    return self.w.fma(x, y, self.value(other))
         return scalars.apply(self.w, node, [self.value(a) for a in node.args])
 
     def column_numbers(self, dtype: str) -> Value:

@@ -33,6 +33,7 @@ from kerasish.backends.static.codegen import (
     matmul,
     packed,
     pooling,
+    thin,
     time_steps,
 )
 from kerasish.backends.static.codegen import generate as loops
@@ -65,6 +66,7 @@ Generated = (
     | time_steps.TimeSteps
     | batched.BatchedProduct
     | attention.Heads
+    | thin.ThinProduct
     | Text
 )
 
@@ -168,6 +170,8 @@ def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, 
             text, needs = batched.generate(kernel, symbol, target)
         elif isinstance(kernel, attention.Heads):
             text, needs = attention.generate(kernel, symbol, target)
+        elif isinstance(kernel, thin.ThinProduct):
+            text, needs = thin.generate(kernel, symbol, target)
         elif isinstance(kernel, Kernel):
             text, needs = loops.generate(kernel, symbol, target)
         else:

@@ -24,6 +24,10 @@ from kerasish.typing import Array
 
 LANES = 16  # of a vector here, whatever the processor's; LLVM divides it
 PAIR = 2 * LANES  # columns of the smallest step: with 4 bits, of 16 bytes
+LINE = 64  # bytes of a cache line
+# Rows of weights between what is loaded and what is used. The rows of a tile lie far apart, so the
+# processor does not foresee them.
+AHEAD = 16
 
 
 def pack(
@@ -222,6 +226,7 @@ class _Worker(_Arguments):
             first, last = self.limits(g)
 
             def term(k: Value, sums: list[Value]) -> list[Value]:
+                self._prefetch(k, c, pairs)
                 weights = [v for i in range(pairs) for v in self._weights(k, c, i)]
                 factors = [w.splat(self._x(row, k), LANES) for row in own]
                 return [
@@ -240,6 +245,15 @@ class _Worker(_Arguments):
 
         w.loop(number(0), self.groups, 1, [], group)
         return []
+
+    def _prefetch(self, k: Value, c: Value, pairs: int) -> None:
+        """Begin to load the weights of a later row, where a tile reads whole cache lines of it."""
+        w, columns = self.w, 8 * LINE // self.bits
+        later = w.add(k, number(AHEAD))
+        for first in range(0, pairs * PAIR - columns + 1, columns):
+            column = w.add(c, number(first))
+            byte = column if self.bits == 8 else w.shift_right(column, 1)
+            w.prefetch(self.element("q", later, byte, 1))
 
     def _x(self, row: Value, k: Value) -> Value:
         w = self.w

@@ -92,6 +92,22 @@ class LoopPlan:
         """Whether a value has one number per column."""
         return self.levels.level[value] in ("element", "column")
 
+    def is_rank_one(self, value: int) -> bool:
+        """Whether a value is a number of the row times one of the column, of a float dtype.
+
+        Such values are the terms of products: like these, they are added without being rounded.
+        """
+        if not self.is_node(value) or self.node(value).op != "multiply":
+            return False
+        levels = {self.levels.level[a] for a in self.node(value).args}
+        return levels == {"row", "column"} and self.kernel.dtype_of(value).startswith("float")
+
+    def columns_read(self, loop: Loop) -> list[int]:
+        """The inputs of a loop that are the same in each row."""
+        level = self.levels.level
+        loads = [v for v in loop.loads if level[v] == "column"]
+        return sorted(v for v in loads if not self.kernel.inputs[v].strided)
+
     def _is_row(self, value: int) -> bool:
         return self.levels.level[value] == "row"
 

@@ -281,11 +281,18 @@ class Row:
         x = body.only_inside(x, scalars.neutral(node.op, x.dtype, self.lanes))
         return [scalars.reduction(node.op, self.w, state[0], x)]
 
-    def columns_at(self, loop: Loop, c: Value, end: Value, state: State) -> State:
-        """One vector of columns of this row in a by-column kernel."""
+    def columns_at(
+        self, loop: Loop, c: Value, end: Value, state: State, known: dict[int, Value]
+    ) -> State:
+        """One vector of columns of this row in a by-column kernel.
+
+        Args:
+            known: the vectors of `LoopPlan.columns_read`.
+        """
         self._prepare(loop)
         masked = bool(loop.all_reductions)
-        body = Body(self.worker, self.place, loop, c, end, self._splats(loop), masked)
+        values = {**self._splats(loop), **known}
+        body = Body(self.worker, self.place, loop, c, end, values, masked)
         body.run()
         result: State = []
         for v in loop.column_reductions + loop.all_reductions:

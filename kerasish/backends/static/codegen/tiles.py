@@ -108,6 +108,7 @@ def lines(w: Writer, base: Value, r: Value, width: Value, count: int) -> list[Va
 def product(
     w: Writer, rows: Sequence[Value], step: Value, matrix: Value, width: Value, terms: Value,
     columns: Sequence[Columns], starts: Sequence[Value] = (),
+    before: Callable[[Value], None] = lambda k: None,
 ) -> list[Value]:  # fmt: skip
     """Return the sums of a tile: for each row its vectors. The terms are added in order.
 
@@ -120,10 +121,12 @@ def product(
         terms: of each sum.
         columns: the vectors of the tile, which are adjacent.
         starts: what the terms are added to; nothing: zeros.
+        before: writes what comes before each term, given its number.
     """
     vectors, lanes = len(columns), columns[0].lanes
 
     def term(k: Value, sums: list[Value]) -> list[Value]:
+        before(k)
         at = w.address(matrix, w.mul(k, width), 4)
         own = w.mul(k, step)
         others = [c.load(w.address(at, word(v * lanes), 4)) for v, c in enumerate(columns)]

@@ -7,8 +7,9 @@ from collections.abc import Callable
 from kerasish.backends.static.codegen import arguments as words
 from kerasish.backends.static.codegen import memory, scalars
 from kerasish.backends.static.codegen.part import Share, State, divide, largest, smallest, word
+from kerasish.backends.static.codegen.plan import Loop
 from kerasish.backends.static.codegen.rows import Row
-from kerasish.backends.static.machine.assembly import Value, constant
+from kerasish.backends.static.machine.assembly import STORED, Value, constant
 
 # Rows summed before their sums are added to those of the group: as many as prefetchers handle well.
 ROW_BLOCK = 8
@@ -231,9 +232,12 @@ class Worker(Share):
                     scalars.neutral(self.plan.node(v).op, self.dtype(v), self.lanes)
                     for v in reduced
                 ]
-                ends = self._walk(
-                    first, last, starts, lambda r, o, s: Row(self, r, o).columns_at(loop, c, c1, s)
-                )
+                known = self._columns_read(loop, c, c1)
+
+                def row(r: Value, outer: list[Value], sums: State) -> State:
+                    return Row(self, r, outer).columns_at(loop, c, c1, sums, known)
+
+                ends = self._walk(first, last, starts, row)
                 for base, v in zip(bases, loop.column_reductions, strict=True):
                     self.join_column(v, base, c, ends[loop.column_reductions.index(v)])
                 return self.join_totals(
@@ -243,3 +247,23 @@ class Worker(Share):
             return w.loop(c0, c1, self.lanes, totals, columns)
 
         return w.loop(r0, r1, height, totals, block)
+
+    def _columns_read(self, loop: Loop, c: Value, end: Value) -> dict[int, Value]:
+        """Load one vector of each input that is the same in all rows."""
+        w, lanes = self.w, self.lanes
+        numbers = self.plan.columns_read(loop)
+        if not numbers:
+            return {}
+        dtypes = [self.kernel.inputs[v].dtype for v in numbers]
+        places = [w.address(self.bases[v], c, STORED[d][1]) for v, d in zip(numbers, dtypes)]
+        rest = w.sub(end, c)
+
+        def every() -> list[Value]:
+            return [memory.load_full(w, at, d, lanes) for at, d in zip(places, dtypes)]
+
+        def some() -> list[Value]:
+            mask = memory.tail_mask(w, rest, lanes)
+            return [memory.load_tail(w, at, d, lanes, rest, mask) for at, d in zip(places, dtypes)]
+
+        loaded = w.branch(w.compare("sge", rest, word(lanes)), every, some)
+        return {v: memory.from_storage(w, raw, d) for v, raw, d in zip(numbers, loaded, dtypes)}

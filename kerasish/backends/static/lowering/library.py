@@ -27,6 +27,7 @@ from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
 from kerasish.backends.static.lowering.batched import make_batched
+from kerasish.backends.static.lowering.thin import make_thin
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
 from kerasish.graph.ir import Node, Value
 
@@ -360,7 +361,10 @@ def make_matmul(
         return SmallMatmulUnit(a, b, out, bias, activation)
     if bias is None and added is None and not activation:
         steps = contiguous(out.shape)
-        unit = make_batched(a, b, out, steps if axes is None else _unturned(steps, axes))
+        unit: Unit | None = None
+        if axes is None:
+            unit = make_thin(a, b, out)
+        unit = unit or make_batched(a, b, out, steps if axes is None else _unturned(steps, axes))
         if unit is not None:
             return unit
     if activation:

@@ -241,6 +241,10 @@ class Executable:
         """Note which weights have been written since they were last reordered."""
         self.kept.begin()
 
+    def done(self) -> None:
+        """Note that what ran since `begin` has reached its end."""
+        self.kept.done()
+
     def _run_parts(self, run: Callable[[Any], None]) -> None:
         self.begin()
         try:
@@ -250,7 +254,7 @@ class Executable:
             for buffer in self._changed:  # some may have been written already
                 buffer.writes += 1
             raise
-        self.kept.done()
+        self.done()
 
 
 def _run_part(part: Any) -> None:

@@ -76,6 +76,8 @@ def _gather_kernel(dtype: str) -> Kernel:
 class RowSteps:
     """A compiled step over the rows of an epoch; a call does as many batches as time allows.
 
+    Before each call `before` is called, and `after` follows, with whether a batch reached its end.
+
     Attributes:
         left: the number of whole batches that remain.
         done: the number of batches done.
@@ -87,7 +89,7 @@ class RowSteps:
         gather: RowGather,
         order: Array,
         before: Callable[[], None],
-        after: Callable[[], None],
+        after: Callable[[bool], None],
         describe: Callable[[list[tuple[Record, float]]], list[Timing]],
         explain: Callable[[RecordError], Exception],
     ) -> None:
@@ -117,31 +119,34 @@ class RowSteps:
             RecordError: a batch failed; `done` and `left` count those before it.
         """
         self._before()
-        start = self._steps.done
+        start, whole = self._steps.done, False
         try:
             # The native call stands here, not in `Steps.run`: it is reached for every batch.
             job = self._steps.begin(self.left if most is None else min(most, self.left), seconds)
             self._steps.finish(self._run(job))
+            whole = self._steps.done > start
         except RecordError as error:
             raise self._explain(error) from None
         finally:
             count = self._steps.done - start
             self.left -= count
             self.done += count
-            self._after()
+            self._after(whole)
         return count
 
     def run_timed(self) -> tuple[list[Timing], float]:
         """Process the next batch; return the time of each part of it, and of all of it."""
         self._before()
+        whole = False
         try:
             timed = self._program.run_timed()
             for block, word, amount in self._gather.advances:
                 block[word] += amount
             self.left -= 1
             self.done += 1
+            whole = True
         finally:
-            self._after()
+            self._after(whole)
         return self._describe(timed), self._program.seconds
 
     def go_to(self, batch: int) -> None:
