@@ -177,7 +177,7 @@ class _Worker(_Arguments):
                 w.prefetch(w.address(w.address(start, w.mul(k, self.a_term), 4), word(count), 4))
 
         step, whole = self.a_term if kernel.apart else word(1), [Columns(w, WIDTH)]
-        sums = product(w, rows, step, matrix, word(WIDTH), terms, whole, ahead)
+        sums = product(w, rows, step, matrix, word(WIDTH), terms, whole, before=ahead)
         own = self.own()
         for x, end in zip(sums, self._ends(r, count), strict=True):
             own.store(w.add(own.load(end), x), end)
