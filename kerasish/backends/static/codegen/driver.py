@@ -70,6 +70,7 @@ class Runtime:
         expect: block {address of a value, of what is expected there, bytes}.
         choose: see `nested_records.choice_record`.
         concurrent: see `nested_records.concurrent_record`.
+        run_holding: `run` for a caller that keeps Python's lock: for short programs.
         run_timed: like `run`, with the time before each record (see `RUN_TIMED`).
         timed: the address of `run_timed`, which is the function of a record, too.
     """
@@ -77,6 +78,7 @@ class Runtime:
     table: int
     parallel: bool
     run: Any
+    run_holding: Any
     run_steps: Any
     run_timed: Any
     timed: int
@@ -126,6 +128,7 @@ def _make_runtime() -> Runtime:
         table=words.ctypes.data,
         parallel=bool(words[TABLE_OPENMP]),
         run=ctypes.CFUNCTYPE(integer, pointer, ctypes.c_int64, pointer)(run),
+        run_holding=ctypes.PYFUNCTYPE(integer, pointer, ctypes.c_int64, pointer)(run),
         run_steps=ctypes.CFUNCTYPE(integer, pointer)(steps),
         run_timed=ctypes.CFUNCTYPE(integer, pointer)(timed),
         timed=timed,
@@ -323,6 +326,16 @@ class Program:
         self.table = table_of(self.records)
         self._failed = np.zeros(1, np.int64)
         self._call = (self.table.ctypes.data, len(self.records), self._failed.ctypes.data)
+
+    def call(self, holding: bool) -> tuple[Any, tuple[int, ...]]:
+        """Return a function that runs every record once, and its arguments.
+
+        It returns a status: 0, or that of the record that failed.
+
+        Args:
+            holding: whether it keeps Python's lock.
+        """
+        return self.runtime.run_holding if holding else self.runtime.run, self._call
 
     def run(self) -> None:
         """Run every record once.

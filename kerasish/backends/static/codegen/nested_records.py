@@ -44,7 +44,7 @@ def bytes_of_records(records: Iterable[Record]) -> int:
             total += keep.nbytes
         elif isinstance(keep, Kept):
             total += sum(array.nbytes for array in keep.arrays) + bytes_of_records(keep.records)
-        elif isinstance(keep, _Lists):
+        elif isinstance(keep, Lists):
             total += sum(array.nbytes for array in [*keep.arrays, keep.statuses])
             total += sum(map(bytes_of_records, keep.lists))
     return total
@@ -94,12 +94,12 @@ def concurrent_record(lists: Sequence[Sequence[Record]], name: str = "") -> Reco
     runtime = load_runtime()
     tables = [table_of(records) for records in lists]
     places = np.array([(t.ctypes.data, len(t)) for t in tables], np.int64)
-    keep = _Lists(lists, [*tables, places])
+    keep = Lists(lists, [*tables, places])
     words = [runtime.table, len(tables), places.ctypes.data, keep.statuses.ctypes.data]
     return Record(runtime.concurrent, np.array(words, np.int64), name, keep)
 
 
-class _Lists(Nested):
+class Lists(Nested):
     """What a record of lists that run at the same time keeps.
 
     Args:
@@ -128,7 +128,7 @@ class _Lists(Nested):
 class _TimedLists(TimedLists):
     """The same lists, each run by a record that notes the times of its records."""
 
-    def __init__(self, lists: _Lists) -> None:
+    def __init__(self, lists: Lists) -> None:
         self._lists = lists
         self._watches = [Stopwatch(records) for records in lists.lists]
         timed = load_runtime().timed

@@ -35,6 +35,7 @@ from kerasish.backends.static.lowering.units import (
 from kerasish.backends.static.runtime.kept import KeptWeights
 from kerasish.backends.static.strict import memory as strict_memory
 from kerasish.backends.static.strict import records as strict_records
+from kerasish.changes import note_change
 from kerasish.graph.ir import Value
 from kerasish.ops.basic import printing
 from kerasish.typing import Array
@@ -193,10 +194,14 @@ class Executable:
 
     def output(self, v: Value) -> Array:
         """Return a copy of an output of the last run."""
+        return self.view(v).copy()
+
+    def view(self, v: Value) -> Array:
+        """Return the array in which runs leave an output."""
         view = self._views.get(v)
         if view is None:
             view = self._views[v] = view_of(self.locate(v), v)
-        return view.copy()
+        return view
 
     def unit_of(self, record: Record) -> Unit | None:
         """Return the unit that a record belongs to; None for those between units."""
@@ -249,6 +254,7 @@ class Executable:
         except BaseException:
             for buffer in self._changed:  # some may have been written already
                 buffer.writes += 1
+            note_change()
             raise
         self.kept.done()
 
