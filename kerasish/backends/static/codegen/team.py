@@ -39,8 +39,12 @@ _WORDS = 48
 _SHARES = 16  # bits of a ticket that count shares
 _CLOSED = (1 << _SHARES) - 1
 _CYCLES = 250_000  # a helper looks for work as long, about 100 microseconds, before it sleeps
-_ROUNDS = 500  # offers that a caller keeps to itself after it has met another caller
+_LONG_WAIT = 250_000  # cycles that a caller waits for a helper only where others have its processor
+_ROUNDS = 500  # offers that callers keep to themselves after such a wait, or after they have met
 _FUTEX, _WAIT, _WAKE = 202, 128, 129  # Linux on x86-64; "private" futexes
+
+
+_CLOCK = ("declare i64 @llvm.readcyclecounter()",)
 
 
 def _at(name: str, word: int) -> str:
@@ -110,7 +114,7 @@ take:
   %t = load atomic i64, ptr %ticket.at monotonic, align 8
   %share = and i64 %t, {_CLOSED}
   %left = icmp slt i64 %share, %n
-  br i1 %left, label %try, label %wait
+  br i1 %left, label %try, label %begin.wait
 try:
   %t.next = add i64 %t, 1
   %t.pair = cmpxchg ptr %ticket.at, i64 %t, i64 %t.next acq_rel monotonic
@@ -120,10 +124,21 @@ work:
   call void %function(ptr %arg, i64 %share, i64 %n)
   %unused = atomicrmw add ptr %done.at, i64 1 acq_rel
   br label %take
+begin.wait:
+  %began = call i64 @llvm.readcyclecounter()
+  br label %wait
 wait:
   %done = load atomic i64, ptr %done.at acquire, align 8
   %all = icmp eq i64 %done, %n
-  br i1 %all, label %close, label %wait
+  br i1 %all, label %ready, label %wait
+ready:
+  %ended = call i64 @llvm.readcyclecounter()
+  %waited = sub i64 %ended, %began
+  %long = icmp sgt i64 %waited, {_LONG_WAIT}
+  br i1 %long, label %avoid, label %close
+avoid:
+  store atomic i64 {_ROUNDS}, ptr %alone.at monotonic, align 8
+  br label %close
 close:
   %closed = or i64 %first, {_CLOSED}
   store atomic i64 %closed, ptr %ticket.at release, align 8
@@ -135,8 +150,7 @@ exit:
 
 # i32 SYMBOL(state): takes shares until the word `stop` is set.
 _HELP = Text(
-    f"""declare i64 @llvm.readcyclecounter()
-define i32 @SYMBOL(ptr %state) #0 {{
+    f"""define i32 @SYMBOL(ptr %state) #0 {{
 entry:
 {_at("ticket.at", _TICKET)}
 {_at("count.at", _COUNT)}
@@ -189,7 +203,8 @@ sleep:
   br label %rested
 exit:
   ret i32 0
-}}"""
+}}""",
+    _CLOCK,
 )
 
 # Words: 0 the state, 1 how many lists of records run at the same time, 2 for each list its address
@@ -234,7 +249,8 @@ bad:
   ret i32 %status32
 good:
   ret i32 0
-}}"""
+}}""",
+    _CLOCK,
 )
 
 
@@ -340,6 +356,6 @@ def together_record(lists: Sequence[Sequence[Record]], helpers: int, name: str =
     team.have(helpers)
     tables = [table_of(records) for records in lists]
     places = np.array([(t.ctypes.data, len(t)) for t in tables], np.int64)
-    keep = Lists(lists, [*tables, places])
+    keep = Lists(lists, [*tables, places], lambda lists: together_record(lists, helpers, name))
     words: list[Any] = [team.state, len(tables), places.ctypes.data, keep.statuses.ctypes.data]
     return Record(team.function, np.array(words, np.int64), name, keep)

@@ -18,7 +18,11 @@ from kerasish.backends.static.codegen.driver import (
     callback_record,
     condition_record,
 )
-from kerasish.backends.static.codegen.nested_records import bytes_of_records, concurrent_record
+from kerasish.backends.static.codegen.nested_records import (
+    bytes_of_records,
+    concurrent_record,
+    with_nested,
+)
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
@@ -146,7 +150,7 @@ class Executable:
     def _records(self, step: int, unit: Unit) -> list[Record]:
         """Return the records of a unit, with those that check it in strict memory."""
         own = unit.records(self.locate)
-        self._units_of.update((id(record), unit) for record in own)
+        self._units_of.update((id(record), unit) for record in with_nested(own))
         watch = self._watch
         if watch is None:
             return own
