@@ -123,7 +123,7 @@ def few_rows(unit: MatmulUnit, root: Value) -> FewRowsUnit | None:
         unit: a product by weights.
         root: the value in whose memory the weights lie.
     """
-    if unit.plain_product is None:
+    if unit.plain_product is None or unit.added is not None:
         return None
     a, b, bias = unit.plain_product
     dtypes = {v.dtype for v in (a.root, b.root, unit.writes[0], *([bias] if bias else []))}

@@ -33,10 +33,13 @@ from kerasish.backends.static.lowering.standalone_direct import (
     product_unit,
 )
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, nbytes_of
+from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
 
 MOST_WEIGHTS = 1 << 19  # bytes: more are not read again from the second-level cache
+# Bytes that products of MANY_ROWS may have, and the rows with which reading takes a small share.
+MOST_OF_MANY_ROWS, MANY_ROWS = 1 << 22, 32
 HELPED_FLOPS = 250_000  # per thread, from which a helper pays: about 3 microseconds
 MOST_CONVOLUTIONS = 12  # kinds of them per program: each takes a tenth of a second to compile
 
@@ -151,7 +154,7 @@ def packed_unit(unit: Unit, root: Value, kinds: set[Any]) -> PackedUnit | None:
         root: the value in whose memory the weights lie.
         kinds: of the convolutions that the program has such units for; a new one is added.
     """
-    if nbytes_of(root) > MOST_WEIGHTS or not isinstance(unit, LibraryUnit):
+    if nbytes_of(root) > _most_weights(unit) or not isinstance(unit, LibraryUnit):
         return None
     if any(v.dtype != "float32" for v in (*unit.reads, *unit.writes)):
         return None
@@ -170,9 +173,18 @@ def packed_unit(unit: Unit, root: Value, kinds: set[Any]) -> PackedUnit | None:
         if len(a.shape) != 2 or len(b.shape) != 2:
             return None
         packed = Value((direct.packed_size(*b.shape),), "float32")
-        product = product_unit(a, b.shape[1], packed, unit.writes[0], bias, "")
+        product = product_unit(a, b.shape[1], packed, unit.writes[0], bias, "", unit.added)
         return None if product is None else PackedUnit(product, root, strips_of(b))
     return None
+
+
+def _most_weights(unit: Unit) -> int:
+    """Return the most bytes of weights with which a loop of our own is as fast as the library."""
+    if not isinstance(unit, MatmulUnit) or unit.plain_product is None:
+        return MOST_WEIGHTS
+    wide = host_target().level == "avx512"  # with fewer registers the library has better tiles
+    many = unit.plain_product[0].shape[0] >= MANY_ROWS
+    return MOST_OF_MANY_ROWS if wide and many else MOST_WEIGHTS
 
 
 def _filters(root: Value, unit: DirectUnit) -> list[Piece]:
