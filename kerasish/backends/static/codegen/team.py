@@ -41,7 +41,8 @@ _CLOSED = (1 << _SHARES) - 1
 _CYCLES = 250_000  # a helper looks for work as long, about 100 microseconds, before it sleeps
 _LONG_WAIT = 250_000  # cycles that a caller waits for a helper only where others have its processor
 _ROUNDS = 500  # offers that callers keep to themselves after such a wait, or after they have met
-_FUTEX, _WAIT, _WAKE = 202, 128, 129  # Linux on x86-64; "private" futexes
+_LOOKS, _WAITS = 64, 1 << 14  # between two offers of the processor to others: some microseconds
+_FUTEX, _YIELD, _WAIT, _WAKE = 202, 24, 128, 129  # Linux on x86-64; "private" futexes
 
 
 _CLOCK = ("declare i64 @llvm.readcyclecounter()",)
@@ -128,9 +129,21 @@ begin.wait:
   %began = call i64 @llvm.readcyclecounter()
   br label %wait
 wait:
+  %looks = phi i64 [ 1, %begin.wait ], [ %looks.next, %on ]
   %done = load atomic i64, ptr %done.at acquire, align 8
   %all = icmp eq i64 %done, %n
-  br i1 %all, label %ready, label %wait
+  br i1 %all, label %ready, label %polite
+polite:
+  %looks.next = add i64 %looks, 1
+  %some = and i64 %looks, {_WAITS - 1}
+  %yields = icmp eq i64 %some, 0
+  br i1 %yields, label %yield, label %on
+yield:
+  %yield.syscall = load ptr, ptr %syscall.at, align 8
+  %yielded = call i64 (i64, ...) %yield.syscall(i64 {_YIELD})
+  br label %on
+on:
+  br label %wait
 ready:
   %ended = call i64 @llvm.readcyclecounter()
   %waited = sub i64 %ended, %began
@@ -165,7 +178,8 @@ rested:
   %since = call i64 @llvm.readcyclecounter()
   br label %head
 head:
-  %start = phi i64 [ %since, %rested ], [ %start, %look ], [ %start, %try ], [ %now.done, %work ]
+  %start = phi i64 [ %since, %rested ], [ %start, %on ], [ %start, %try ], [ %now.done, %work ]
+  %looks = phi i64 [ 1, %rested ], [ %looks.next, %on ], [ %looks, %try ], [ 1, %work ]
   %t = load atomic i64, ptr %ticket.at acquire, align 8
   %n = load atomic i64, ptr %count.at monotonic, align 8
   %share = and i64 %t, {_CLOSED}
@@ -187,7 +201,18 @@ look:
   %now = call i64 @llvm.readcyclecounter()
   %waited = sub i64 %now, %start
   %long = icmp sgt i64 %waited, {_CYCLES}
-  br i1 %long, label %rest, label %head
+  br i1 %long, label %rest, label %polite
+polite:
+  %looks.next = add i64 %looks, 1
+  %some = and i64 %looks, {_LOOKS - 1}
+  %yields = icmp eq i64 %some, 0
+  br i1 %yields, label %yield, label %on
+yield:
+  %yield.syscall = load ptr, ptr %syscall.at, align 8
+  %yielded = call i64 (i64, ...) %yield.syscall(i64 {_YIELD})
+  br label %on
+on:
+  br label %head
 rest:
   store atomic i32 1, ptr %asleep.at seq_cst, align 4
   %again = load atomic i64, ptr %ticket.at seq_cst, align 8
