@@ -23,12 +23,7 @@ from kerasish.backends.static.lowering.compiled_plan import (
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.program_threads import Threads, program_threads
 from kerasish.backends.static.machine.machine_code import level_setting
-from kerasish.backends.static.runtime.blocks import (
-    BlockRuns,
-    Blocks,
-    in_blocks,
-    may_divide,
-)
+from kerasish.backends.static.runtime.blocks import BlockRuns, Blocks, in_blocks, may_divide
 from kerasish.backends.static.runtime.control import Settings, kernels
 from kerasish.backends.static.runtime.filling import fill, leaves_of
 from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
@@ -121,7 +116,7 @@ class TracedStep(CompiledStep):
         return call.call_on_array(x) if type(call) is CompiledCall else None
 
     def ready_call(self, x: Array, mark: object) -> Callable[[Array], Array | None] | None:
-        """Return a function that does the step of such an array at little cost; None: none does."""
+        """See `CompiledStep.ready_call`."""
         call = self._find((x,), ((x.shape, x.dtype),))
         return call.ready_call(x, mark) if type(call) is CompiledCall else None
 

@@ -392,15 +392,12 @@ class Trainer(InspectionMixin, Layer):
     ) -> Structure:
         """Return the model's results for all rows of the data, as NumPy arrays."""
         try:  # not a wrapper: a call of a small model takes a few microseconds in all
-            plain = verbose == 0 and callbacks is None and steps is None and type(x) is np.ndarray
-            if plain and not unexpected:
-                shape = x.shape
-                if shape and 0 < shape[0] <= (batch_size or 32) and x.dtype.kind in "fiub":
-                    return self._predict_batch(x)  # one small array: nothing to set up
             if unexpected:
-                raise unexpected_keywords(
-                    Trainer.predict, f"{type(self).__name__}.predict", unexpected
-                )
+                name = f"{type(self).__name__}.predict"
+                raise unexpected_keywords(Trainer.predict, name, unexpected)
+            plain = verbose == 0 and callbacks is None and steps is None and type(x) is np.ndarray
+            if plain and x.ndim and 0 < x.shape[0] <= (batch_size or 32) and x.dtype.kind in "fiub":
+                return self._predict_batch(x)  # one small array: nothing to set up
             data = DataArguments(self.with_structures(x), batch_size=batch_size, steps=steps)
             return evaluation.predict(self.training_program, data, verbose, callbacks)
         except Exception as error:
@@ -466,8 +463,7 @@ class Trainer(InspectionMixin, Layer):
         return self._predict_batch(x)
 
     def _predict_batch(self, x: Structure) -> Structure:
-        program = self.training_program
-        tried = None
+        program, tried = self.training_program, None
         if type(x) is np.ndarray:
             call, tried = program.ready_calls.get(x.shape, _NONE_TRIED)
             array = None if call is None else call(x)

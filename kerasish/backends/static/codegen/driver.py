@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.backends.onednn import native
+from kerasish.backends.static.codegen.c_library import address_of, c_library, clock_of
 from kerasish.backends.static.codegen.driver_code import (
     CALL_BLAS,
     CALL_CBLAS,
@@ -117,9 +118,9 @@ def _make_runtime() -> Runtime:
     choose, concurrent = more
     words = np.zeros(TABLE_WORDS, np.int64)
     words[0] = parallel
-    library = _c_library()
+    library = c_library()
     for n, name in enumerate(LIBRARY, 1):
-        words[n] = _address(library, name)
+        words[n] = address_of(library, name)
     openmp = [] if native.forked() else [native.symbol(name) for name in OPENMP]
     if openmp and all(openmp):
         words[TABLE_OPENMP:] = openmp
@@ -141,7 +142,7 @@ def _make_runtime() -> Runtime:
         choose=choose,
         concurrent=concurrent,
         memmove=ctypes.cast(ctypes.memmove, pointer).value or 0,
-        clock_gettime=_clock(library),
+        clock_gettime=clock_of(library),
         words=words,
     )
 
@@ -150,31 +151,6 @@ def _after_fork() -> None:
     """A forked child has no pool threads: its kernels run on the calling thread."""
     if _runtime is not None:
         _runtime.words[TABLE_OPENMP] = 0
-
-
-def _c_library() -> Any:
-    for name in (None, "libm.so.6", "libSystem.dylib", "ucrtbase.dll"):
-        try:
-            library = ctypes.CDLL(name)
-        except (OSError, TypeError):
-            continue
-        if hasattr(library, "lgamma"):
-            return library
-    raise OSError("no C library with the functions of <math.h> was found")
-
-
-def _clock(library: Any) -> int:
-    """The address of clock_gettime; 0 where steps cannot be timed natively (Windows)."""
-    if not hasattr(time, "CLOCK_MONOTONIC"):
-        return 0
-    for result in (library, ctypes.CDLL(None)):
-        if hasattr(result, "clock_gettime"):
-            return _address(result, "clock_gettime")
-    return 0
-
-
-def _address(library: Any, name: str) -> int:
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
 @dataclass(frozen=True)

@@ -104,4 +104,5 @@ def ready_call(
 
 def _memory(executable: Executable, result: Value, is_short: bool) -> _Memory:
     (program,), (view,) = executable.parts, executable.inputs
-    return _Memory(view, *program.call(holding=is_short), executable.view(result))
+    run, arguments = program.call(holding=is_short)
+    return _Memory(view, run, arguments, executable.view(result))
