@@ -14,7 +14,7 @@ from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import batched
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
-from kerasish.backends.static.codegen.team import helpers_for, most_helpers, together_record
+from kerasish.backends.static.codegen.team import helpers_for, together_record
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Value
 
@@ -123,10 +123,12 @@ def make_batched(a: View, b: View, out: Value, steps: Sequence[int]) -> Unit | N
         steps: the strides of the result along the product's axes.
     """
     shapes = a.shape[:-2], b.shape[:-2]
-    least = HELPED_LEAST if most_helpers() else LEAST
-    if shapes[0] != shapes[1] or math.prod(shapes[0]) < least or out.dtype != "float32":
+    if shapes[0] != shapes[1] or math.prod(shapes[0]) < HELPED_LEAST or out.dtype != "float32":
         return None
     (rows, terms), columns = a.shape[-2:], b.shape[-1]
+    count = math.prod(shapes[0])
+    if count < LEAST and not helpers_for(2.0 * count * rows * terms * columns, HELPED):
+        return None
     if terms > batched.MOST_TERMS or 4 * terms * max(rows, columns) > LARGEST:
         return None
     if b.strides[-1] != 1 or steps[-1] != 1:
