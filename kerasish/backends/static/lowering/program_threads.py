@@ -79,6 +79,9 @@ def program_threads(graph: Graph, training: bool) -> Threads:
     if total < small:
         return Threads(1, 1, 1, helpers)
     if not training and is_short_recurrence(graph):
+        single = sum(node.op.kind == "recurrent" for node in graph.nodes) == 1
+        if single and saved_by_groups(graph.nodes, times, threads) <= (1 - BETTER) * total:
+            return Threads(1, 1, 1, helpers)
         return Threads(1, threads, threads)
     if parts_are_small and not training and total < CALLS_APART * small:
         saved = saved_by_groups(graph.nodes, times, threads)
