@@ -166,13 +166,19 @@ def test_products_of_few_rows(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_products_of_many_rows_with_a_sum_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    w, b = kerasish.Variable(numbers(100, 100)), kerasish.Variable(numbers(100, seed=1))
+    w, b = kerasish.Variable(numbers(200, 200)), kerasish.Variable(numbers(200, seed=1))
 
     def step(x: Any) -> Any:
-        y = ops.matmul(x, w) * 0.5
-        return ops.relu(y + (ops.matmul(ops.relu(y), w) + b))
+        y = ops.tanh(x)
+        h = ops.relu(ops.matmul(y, w) + b)
+        return ops.multiply(ops.matmul(h, w) + b + y, 1.0)
 
-    check(step, numbers(37, 100), PackedUnit, monkeypatch)
+    check(step, numbers(37, 200), PackedUnit, monkeypatch)
+    with kerasish.config.using_threads(2):
+        compiled = ENGINE.compile(step)
+        compiled(numbers(37, 200))
+        units = [u for e in compiled.executables() for u in e.units if isinstance(u, PackedUnit)]
+    assert [len(u.operands) for u in units] == [2, 3]  # bias, what is added, the result
 
 
 @pytest.mark.parametrize("strides", [1, 2])

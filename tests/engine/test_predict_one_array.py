@@ -137,7 +137,9 @@ def test_settings_are_seen() -> None:
     assert not ready(model, x)
     model.run_eagerly = False
     prepared(model, x)
-    with kerasish.config.using_threads(1), device("cpu"):
+    with kerasish.config.using_threads(1):
+        assert not ready(model, x)
+    with device("cpu"):
         assert not ready(model, x)
     kerasish.config.set_threads(2)
     assert not ready(model, x)
