@@ -28,7 +28,9 @@ from benchmarks.workloads import WORKLOADS, Workload, make_data
 
 Call = Callable[[], Any]
 _PEER = "onnxruntime"
-_PAUSE = 0.01  # seconds for the threads of one way to stop spinning before the next one starts
+# Seconds for the threads of one way to stop spinning before the next one starts: those of ONNX
+# Runtime took a processor for 43 ms after a call, kerasish's and those of native libraries none.
+_PAUSE = 0.06
 
 
 def make_calls(workload: Workload, rows: int, threads: int, folder: str) -> dict[str, Call]:

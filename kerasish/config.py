@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any
 
+from kerasish.changes import note_change
 from kerasish.devices import set_device as set_device
 from kerasish.devices import set_memory_limit as set_memory_limit
 from kerasish.environment import choice, switch
@@ -171,6 +172,7 @@ def set_backend(backend: str) -> None:
     if not isinstance(backend, str) or not backend:
         raise ValueError(f"set_backend: expected the name of a backend, got {backend!r}.")
     _Settings.backend = backend
+    note_change()
 
 
 def keep_dtype_policy(read: Callable[[], Any], write: Callable[[Any], None]) -> None:
@@ -391,6 +393,7 @@ def set_threads(threads: int | None) -> None:
     ):
         raise ValueError(f"set_threads: expected None or an integer of 1 or more, got {threads!r}.")
     _Settings.threads = None if threads is None else int(threads)
+    note_change()
 
 
 def threads() -> int | None:

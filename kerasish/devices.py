@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.changes import note_change
 from kerasish.errors import DeviceError, DeviceMemoryError
 from kerasish.typing import Array, ArrayModule
 
@@ -103,6 +104,7 @@ def set_device(name: str) -> None:
         >>> kerasish.config.set_device(None)  # the choice made at the start
     """
     _State.chosen = None if name is None else _usable(parse(name))
+    note_change()
 
 
 @contextmanager

@@ -20,6 +20,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.changes import note_change
 from kerasish.tracebacks import ShortInitTracebacks
 from kerasish.typing import Structure
 
@@ -52,6 +53,9 @@ class Watched(ShortInitTracebacks):
             if before is not value and not private and not _is_same(before, value):
                 own["_trace_version"] += 1
                 _Changes.count += 1
+                object.__setattr__(self, name, value)
+                note_change()
+                return
         object.__setattr__(self, name, value)
 
 
@@ -131,6 +135,10 @@ class Guards:
             if _frozen(read()) != before:
                 return f"{what} has changed"
         return None
+
+    def may_change_unnoticed(self) -> bool:
+        """Return whether values may change without a new mark (`changes.note_change`)."""
+        return bool(self._identities or self._values)
 
     def _add(self, thing: object) -> None:
         if isinstance(thing, types.MethodType):

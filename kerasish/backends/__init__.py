@@ -18,6 +18,7 @@ from kerasish.backends.backend import Backend as Backend
 from kerasish.backends.backend import CompiledStep as CompiledStep
 from kerasish.backends.backend import RowRun as RowRun
 from kerasish.backends.eager import make as make_eager
+from kerasish.changes import note_change
 from kerasish.devices import current as current_device
 from kerasish.errors import UnknownNameError
 from kerasish.ops.op import set_default_engine
@@ -41,6 +42,7 @@ def register(name: str, factory: Callable[[], Backend]) -> None:
     with _guard:
         _factories[name] = factory
         _instances.pop(name, None)
+    note_change()
 
 
 def unregister(name: str) -> None:
@@ -54,6 +56,7 @@ def unregister(name: str) -> None:
             raise UnknownNameError.of("backend", name, sorted(_factories))
         del _factories[name]
         _instances.pop(name, None)
+    note_change()
 
 
 def names() -> list[str]:

@@ -139,6 +139,21 @@ class CompiledStep(ABC):
         """
         return None
 
+    def ready_call(self, x: Array, mark: object) -> Callable[[Array], Array | None] | None:
+        """Return a function that does what `call_on_array` does, for arrays like this one alone.
+
+        It returns None where `call_on_array` must be asked instead: where the array is of another
+        dtype, or anything has changed since the mark.
+
+        Args:
+            x: an array that `call_on_array` has just taken.
+            mark: `Changes.mark` before that call.
+
+        Returns:
+            The function, which takes arrays of the shape of `x`; None: there is none.
+        """
+        return None
+
     def over_rows(
         self, arrays: Sequence[Any], pack: Callable[[Any], Any], order: Array, batch_size: int
     ) -> RowRun | None:

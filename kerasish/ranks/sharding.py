@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from itertools import zip_longest
 from typing import Any, TypeVar, cast
 
+from kerasish.changes import note_change
 from kerasish.ranks.group import Group
 
 T = TypeVar("T")
@@ -150,3 +151,4 @@ def current_sharding() -> Sharding | None:
 def set_sharding(sharding: Sharding | None) -> None:
     """Cut the batches of all training, evaluation and prediction from now on; None: do not."""
     _Current.sharding = sharding
+    note_change()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from kerasish import config, ops
+from kerasish.changes import note_change
 from kerasish.devices import _State as _devices
 from kerasish.devices import adopt, lies_on_gpu, place, place_of
 from kerasish.errors import ShapeError, TraceError, at_user_line
@@ -173,6 +174,7 @@ class Variable(Holder):
         self._current = leaf
         self.in_buffer = False
         self._initializer = None
+        note_change()
 
     def keep_in(self, store: Store | None) -> None:
         """Let `store` keep the value, which it has already; None: assign the value next.
@@ -183,6 +185,7 @@ class Variable(Holder):
         self.store, self._initializer = store, None
         self.buffer, self.in_buffer = None, False
         self._current = None  # type: ignore[assignment]
+        note_change()
 
     def use_buffer(self, make: Callable[..., Any]) -> None:
         """Give the variable a buffer, made by `make(variable)`, if it has none.
@@ -192,6 +195,7 @@ class Variable(Holder):
         if self.buffer is None:
             self.buffer = make(self)
             self.in_buffer = False
+            note_change()
 
     def sync_to_buffer(self) -> None:
         """Copy the current value into the buffer, which alone holds it from then on."""
@@ -204,6 +208,7 @@ class Variable(Holder):
         self.in_buffer = True
         self.buffer.writes += 1
         self._initializer = None
+        note_change()
 
     @property
     def value(self) -> Tensor:

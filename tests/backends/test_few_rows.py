@@ -14,6 +14,7 @@ from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import few_rows, program_threads
 from kerasish.backends.static.lowering.few_rows import FewRowsUnit
 from kerasish.backends.static.lowering.library import MatmulUnit
+from kerasish.backends.static.lowering.packed_units import PackedUnit
 from kerasish.backends.static.machine import guard_pages
 
 pytestmark = pytest.mark.skipif(
@@ -28,7 +29,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
     return np.random.default_rng(seed).normal(size=shape).astype("float32")
 
 
-def units_of(step: Any, kind: type) -> list[Any]:
+def units_of(step: Any, kind: Any) -> list[Any]:
     return [u for e in step.executables() for u in e.units if isinstance(u, kind)]
 
 
@@ -75,7 +76,7 @@ def test_transposed_weights_and_the_limit(rows: int) -> None:
     check(step(x).numpy(), x, weights.numpy().T)
     few = rows <= few_rows.MOST_ROWS
     assert len(units_of(step, FewRowsUnit)) == few
-    assert len(units_of(step, MatmulUnit)) == (not few)
+    assert len(units_of(step, MatmulUnit | PackedUnit)) == (not few)
 
 
 def test_new_weights_are_packed_once() -> None:

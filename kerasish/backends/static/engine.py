@@ -14,6 +14,7 @@ from kerasish.backends.onednn import native
 from kerasish.backends.onednn.library import slow_halves
 from kerasish.backends.origins import Origins, stages, traced_values
 from kerasish.backends.static.codegen.driver import Record, RecordError, UnmetConditionError
+from kerasish.backends.static.codegen.team import using_helpers
 from kerasish.backends.static.lowering.compiled_plan import (
     CompiledPlan,
     CompiledPlans,
@@ -22,12 +23,7 @@ from kerasish.backends.static.lowering.compiled_plan import (
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.program_threads import Threads, program_threads
 from kerasish.backends.static.machine.machine_code import level_setting
-from kerasish.backends.static.runtime.blocks import (
-    BlockRuns,
-    Blocks,
-    in_blocks,
-    may_divide,
-)
+from kerasish.backends.static.runtime.blocks import BlockRuns, Blocks, in_blocks, may_divide
 from kerasish.backends.static.runtime.control import Settings, kernels
 from kerasish.backends.static.runtime.filling import fill, leaves_of
 from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
@@ -42,6 +38,7 @@ from kerasish.backends.static.runtime.messages import (
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
 from kerasish.backends.static.runtime.peaks import measured_peaks
 from kerasish.backends.static.runtime.program import Executable
+from kerasish.backends.static.runtime.ready import ready_call
 from kerasish.backends.static.runtime.row_runs import RowGather, RowSteps, can_gather
 from kerasish.backends.static.runtime.signatures import (
     MOST_CONSTANTS,
@@ -125,6 +122,11 @@ class TracedStep(CompiledStep):
             return None
         call = self._find((x,), ((x.shape, x.dtype),))
         return call.call_on_array(x) if type(call) is CompiledCall else None
+
+    def ready_call(self, x: Array, mark: object) -> Callable[[Array], Array | None] | None:
+        """See `CompiledStep.ready_call`."""
+        call = self._find((x,), ((x.shape, x.dtype),))
+        return call.ready_call(x, mark) if type(call) is CompiledCall else None
 
     def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
         """Do the step; return its result, and the time of each of its records."""
@@ -369,7 +371,7 @@ class CompiledCall:
             threads = program_threads(graph, self._training)
             if self._divided:
                 threads = Threads(1, 1, 1)
-            with config.using_threads(threads.parts):
+            with config.using_threads(threads.parts), using_helpers(threads.helpers):
                 compiled_plan = CompiledPlan(
                     graph, buffers, updates, kernel_of, asked, threads, self._divided
                 )  # fmt: skip
@@ -410,6 +412,12 @@ class CompiledCall:
     def call_on_array(self, x: Array) -> Array | None:
         """Run on one array; return the result, None where the step has others as well."""
         return self._results((x,))[0] if self._single else None
+
+    def ready_call(self, x: Array, mark: object) -> Callable[[Array], Array | None] | None:
+        """Return a function that runs on one array at little cost; None: none does."""
+        if not self._single or self._blocks is not None:
+            return None
+        return ready_call(self._lanes, self.graph, self.results[0], x, self.guards, mark)
 
     def _results(self, args: Sequence[Any], run: Callable[[], object] | None = None) -> list[Array]:
         """Run and return copies of the results."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kerasish import optimizers, registry
 from kerasish.backends import Backend, CompiledStep
 from kerasish.backends import choose as choose_backend
+from kerasish.changes import note_change
 from kerasish.engine import diagnostics
 from kerasish.engine.data.parts import assemble
 from kerasish.engine.training import sharded, step
@@ -26,10 +27,14 @@ from kerasish.optimizers import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.ranks import Sharding, current_sharding
 from kerasish.tensor import Variable
-from kerasish.typing import Structure
+from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
+
+
+ReadyCall = Callable[[Array], Array | None]
+MOST_READY = 32  # shapes for which ready calls are kept
 
 
 @dataclass(frozen=True)
@@ -63,6 +68,8 @@ class TrainingProgram(PreparationMixin):
         objective: the losses of `compile`, matched to the outputs; None without a loss.
         scores: the metrics of `compile`, matched to the outputs; None without metrics.
         loss_tracker: the running mean of the loss; None if the model is not compiled.
+        ready_calls: shape of an array -> what predicts it at little cost, or None, and the mark
+            (`Changes.mark`) under which the step was asked for that.
         exclusive: which thread may change the model's variables.
         input_wait: of the last epoch of training: the seconds that it waited for batches, and those
             that it took, without validation.
@@ -89,12 +96,13 @@ class TrainingProgram(PreparationMixin):
         self.scores: CompiledMetrics | None = None
         self.loss_tracker: Mean | None = None
         self.run_eagerly = False
-        self.jit_compile: Any = "auto"
+        self.jit_compile = "auto"
         self.steps_per_execution = 1
         self.exclusive = ExclusiveUse()
         self.input_wait = (0.0, 0.0)
         self.example: tuple[Any, ...] | None = None
         self._steps: dict[Any, CompiledStep] = {}
+        self.ready_calls: dict[tuple[int, ...], tuple[ReadyCall | None, object]] = {}
         self._prepared: set[str] = set()
         self._regularized: list[Any] | None = None
         self._trained: set[int] = set()
@@ -126,11 +134,31 @@ class TrainingProgram(PreparationMixin):
         self.loss_tracker = Mean(name="loss")
         self._trainable_flags = diagnostics.flags_of(self.model)
 
+    @property
+    def run_eagerly(self) -> bool:
+        """Whether steps run op by op."""
+        return self._run_eagerly
+
+    @run_eagerly.setter
+    def run_eagerly(self, value: Any) -> None:
+        self._run_eagerly = bool(value)
+        note_change()
+
+    @property
+    def jit_compile(self) -> Any:
+        """The argument of `compile`; False: steps run op by op."""
+        return self._jit_compile
+
+    @jit_compile.setter
+    def jit_compile(self, value: Any) -> None:
+        self._jit_compile = value
+        note_change()
+
     def __getstate__(self) -> dict[str, Any]:
         """Return what pickles and copies hold: no compiled steps, which are compiled on use."""
         empty: dict[str, Any] = {
             "_steps": {}, "_prepared": set(), "_regularized": None, "_batch_check": None,
-            "_waiting": [], "example": None,
+            "_waiting": [], "example": None, "ready_calls": {},
         }  # fmt: skip
         return {**self.__dict__, **empty}
 
@@ -284,6 +312,18 @@ class TrainingProgram(PreparationMixin):
             self._steps[key] = compiled
         return compiled
 
+    def keep_ready_call(self, compiled: CompiledStep, x: Array, mark: object) -> None:
+        """Keep what predicts arrays of the shape of `x` at little cost, if the step has it.
+
+        Args:
+            compiled: the step that has just predicted `x`.
+            x: the array.
+            mark: `Changes.mark` before.
+        """
+        if len(self.ready_calls) >= MOST_READY:
+            self.ready_calls.clear()
+        self.ready_calls[x.shape] = compiled.ready_call(x, mark), mark
+
     def sharding(self, kind: str) -> Sharding | None:
         """Return how the batches of a step are cut; None where every batch is computed whole.
 
@@ -346,6 +386,7 @@ class TrainingProgram(PreparationMixin):
             kind: "train", "test" or "predict".
             make: returns the step to run; it may return the one it is given.
         """
+        self.ready_calls.clear()
         for key in [k for k in self._steps if k[0] == kind]:
             self._steps[key] = make(self._steps[key])
 
@@ -356,6 +397,7 @@ class TrainingProgram(PreparationMixin):
     def drop_steps(self) -> None:
         """Free all compiled steps; they are compiled again on use."""
         self._steps.clear()
+        self.ready_calls.clear()
 
     def drop_stale_steps(self) -> None:
         """Free compiled training steps that were made for other trainable variables."""

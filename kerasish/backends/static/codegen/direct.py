@@ -16,9 +16,10 @@ takes the place of one number.
 Weights are packed by `pack_weights`: strips of `STRIP` filters, in each strip one row per (place of
 the kernel, channel), filled up to `GRAIN` numbers. All processors read the same layout.
 
-Argument block (int64 words): 0 table, 1 threads (unused), 2 n, 3 address of x, 4 address of the
-weights, then for each input of the epilogue after the first, and each output, address and row
-stride. One thread.
+Argument block (int64 words): 0 table, 1 the first place along the output's first axis in space, 2
+n, 3 address of x, 4 address of the weights, 5 the place after the last one, then for each input of
+the epilogue after the first, and each output, address and row stride. One thread. Where the output
+has a single axis in space, all of it is computed, whatever words 1 and 5 say.
 """
 
 from __future__ import annotations
@@ -40,7 +41,8 @@ from kerasish.typing import Array
 STRIP = 128  # filters of a strip of packed weights
 GRAIN = 16  # rows of a narrower strip are filled up to a multiple of this: the largest vector
 _WIDEST = 8  # vectors of a tile
-OPERANDS = 5  # the first word of the epilogue's operands
+FIRST, X, LAST = 1, 3, 5  # words: the places along the first axis, the address of x
+OPERANDS = 6  # the first word of the epilogue's operands
 _IN_FLIGHT = 8  # sums that the processor computes at the same time
 _BLOCK = 128  # terms of a long sum that are added up alone: rounding grows with their number
 _UNROLLED = 12  # terms of a sum that are written one by one
@@ -101,7 +103,7 @@ def pack_weights(matrix: Array) -> Array:
 
 def pack(direct: Direct, *, table: int, n: int, x: int, weights: int,
          operands: Sequence[tuple[int, int]]) -> Array:  # fmt: skip
-    """Return the argument block.
+    """Return the argument block for all of the output.
 
     Args:
         direct: the structure.
@@ -112,7 +114,7 @@ def pack(direct: Direct, *, table: int, n: int, x: int, weights: int,
     expected = len(direct.epilogue.inputs) - 1 + len(direct.epilogue.outputs)
     if len(operands) != expected:
         raise ValueError(f"pack: the epilogue has {expected} operands, got {len(operands)}")
-    words = [table, 1, n, x, weights, *itertools.chain(*operands)]
+    words = [table, 0, n, x, weights, direct.result[0], *itertools.chain(*operands)]
     return np.array(words, dtype=np.int64)
 
 
@@ -184,6 +186,7 @@ class _DirectWriter:
         args = Value("%args", "ptr")
         w.table = w.load_word(args, 0, "ptr")
         self.n = w.load_word(args, 2)
+        self.first, self.last = w.load_word(args, FIRST), w.load_word(args, LAST)
         self.x, self.weights = w.load_word(args, 3, "ptr"), w.load_word(args, 4, "ptr")
         self.epilogue = EpilogueWriter(w, direct.epilogue, args, OPERANDS, self.lanes)
         self.pixels, self.tile = choose_tile(direct, target)
@@ -260,7 +263,10 @@ class _DirectWriter:
                     over(axis + 1, here, [*outputs, o])
                     return []
 
-                self._times(d.result[axis], body)
+                if axis == 0 and d.result[0] > 1:
+                    w.loop(self.first, self.last, 1, [], body)
+                else:
+                    self._times(d.result[axis], body)
                 return
             first = w.mul(place, _int(d.result[-1]))
             for block in self.blocks:

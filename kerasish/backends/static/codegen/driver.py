@@ -29,6 +29,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.backends.onednn import native
+from kerasish.backends.static.codegen.c_library import address_of, c_library, clock_of
 from kerasish.backends.static.codegen.driver_code import (
     CALL_BLAS,
     CALL_CBLAS,
@@ -70,6 +71,7 @@ class Runtime:
         expect: block {address of a value, of what is expected there, bytes}.
         choose: see `nested_records.choice_record`.
         concurrent: see `nested_records.concurrent_record`.
+        run_holding: `run` for a caller that keeps Python's lock: for short programs.
         run_timed: like `run`, with the time before each record (see `RUN_TIMED`).
         timed: the address of `run_timed`, which is the function of a record, too.
     """
@@ -77,6 +79,7 @@ class Runtime:
     table: int
     parallel: bool
     run: Any
+    run_holding: Any
     run_steps: Any
     run_timed: Any
     timed: int
@@ -115,9 +118,9 @@ def _make_runtime() -> Runtime:
     choose, concurrent = more
     words = np.zeros(TABLE_WORDS, np.int64)
     words[0] = parallel
-    library = _c_library()
+    library = c_library()
     for n, name in enumerate(LIBRARY, 1):
-        words[n] = _address(library, name)
+        words[n] = address_of(library, name)
     openmp = [] if native.forked() else [native.symbol(name) for name in OPENMP]
     if openmp and all(openmp):
         words[TABLE_OPENMP:] = openmp
@@ -126,6 +129,7 @@ def _make_runtime() -> Runtime:
         table=words.ctypes.data,
         parallel=bool(words[TABLE_OPENMP]),
         run=ctypes.CFUNCTYPE(integer, pointer, ctypes.c_int64, pointer)(run),
+        run_holding=ctypes.PYFUNCTYPE(integer, pointer, ctypes.c_int64, pointer)(run),
         run_steps=ctypes.CFUNCTYPE(integer, pointer)(steps),
         run_timed=ctypes.CFUNCTYPE(integer, pointer)(timed),
         timed=timed,
@@ -138,7 +142,7 @@ def _make_runtime() -> Runtime:
         choose=choose,
         concurrent=concurrent,
         memmove=ctypes.cast(ctypes.memmove, pointer).value or 0,
-        clock_gettime=_clock(library),
+        clock_gettime=clock_of(library),
         words=words,
     )
 
@@ -147,31 +151,6 @@ def _after_fork() -> None:
     """A forked child has no pool threads: its kernels run on the calling thread."""
     if _runtime is not None:
         _runtime.words[TABLE_OPENMP] = 0
-
-
-def _c_library() -> Any:
-    for name in (None, "libm.so.6", "libSystem.dylib", "ucrtbase.dll"):
-        try:
-            library = ctypes.CDLL(name)
-        except (OSError, TypeError):
-            continue
-        if hasattr(library, "lgamma"):
-            return library
-    raise OSError("no C library with the functions of <math.h> was found")
-
-
-def _clock(library: Any) -> int:
-    """The address of clock_gettime; 0 where steps cannot be timed natively (Windows)."""
-    if not hasattr(time, "CLOCK_MONOTONIC"):
-        return 0
-    for result in (library, ctypes.CDLL(None)):
-        if hasattr(result, "clock_gettime"):
-            return _address(result, "clock_gettime")
-    return 0
-
-
-def _address(library: Any, name: str) -> int:
-    return ctypes.cast(getattr(library, name), ctypes.c_void_p).value or 0
 
 
 @dataclass(frozen=True)
@@ -323,6 +302,16 @@ class Program:
         self.table = table_of(self.records)
         self._failed = np.zeros(1, np.int64)
         self._call = (self.table.ctypes.data, len(self.records), self._failed.ctypes.data)
+
+    def call(self, holding: bool) -> tuple[Any, tuple[int, ...]]:
+        """Return a function that runs every record once, and its arguments.
+
+        It returns a status: 0, or that of the record that failed.
+
+        Args:
+            holding: whether it keeps Python's lock.
+        """
+        return self.runtime.run_holding if holding else self.runtime.run, self._call
 
     def run(self) -> None:
         """Run every record once.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,10 +44,19 @@ def bytes_of_records(records: Iterable[Record]) -> int:
             total += keep.nbytes
         elif isinstance(keep, Kept):
             total += sum(array.nbytes for array in keep.arrays) + bytes_of_records(keep.records)
-        elif isinstance(keep, _Lists):
+        elif isinstance(keep, Lists):
             total += sum(array.nbytes for array in [*keep.arrays, keep.statuses])
             total += sum(map(bytes_of_records, keep.lists))
     return total
+
+
+def with_nested(records: Iterable[Record]) -> Iterator[Record]:
+    """Yield records, and those of the lists that they run at the same time."""
+    for record in records:
+        yield record
+        if isinstance(record.keep, Lists):
+            for own in record.keep.lists:
+                yield from with_nested(own)
 
 
 def _threads_of(records: Sequence[Record], name: str) -> int | None:
@@ -94,24 +103,29 @@ def concurrent_record(lists: Sequence[Sequence[Record]], name: str = "") -> Reco
     runtime = load_runtime()
     tables = [table_of(records) for records in lists]
     places = np.array([(t.ctypes.data, len(t)) for t in tables], np.int64)
-    keep = _Lists(lists, [*tables, places])
+    keep = Lists(lists, [*tables, places], concurrent_record)
     words = [runtime.table, len(tables), places.ctypes.data, keep.statuses.ctypes.data]
     return Record(runtime.concurrent, np.array(words, np.int64), name, keep)
 
 
-class _Lists(Nested):
+class Lists(Nested):
     """What a record of lists that run at the same time keeps.
 
     Args:
         lists: the records of each list.
         arrays: memory that the record's block points to.
+        make: returns a record that runs lists in the same way.
 
     Attributes:
         statuses: for each list its last status, and the number of the record that failed.
     """
 
-    def __init__(self, lists: Sequence[Sequence[Record]], arrays: list[Any]) -> None:
+    def __init__(
+        self, lists: Sequence[Sequence[Record]], arrays: list[Any],
+        make: Callable[[Sequence[Sequence[Record]]], Record],
+    ) -> None:  # fmt: skip
         self.lists, self.arrays = [list(records) for records in lists], arrays
+        self.make = make
         self.statuses = np.zeros((len(self.lists), 2), np.int64)
 
     def failed(self) -> tuple[Record, int]:
@@ -128,11 +142,11 @@ class _Lists(Nested):
 class _TimedLists(TimedLists):
     """The same lists, each run by a record that notes the times of its records."""
 
-    def __init__(self, lists: _Lists) -> None:
+    def __init__(self, lists: Lists) -> None:
         self._lists = lists
         self._watches = [Stopwatch(records) for records in lists.lists]
         timed = load_runtime().timed
-        self.record = concurrent_record([[Record(timed, w.job)] for w in self._watches])
+        self.record = lists.make([[Record(timed, w.job)] for w in self._watches])
 
     def shares(self, seconds: float) -> list[tuple[Record, float]]:
         """Return the records of all lists with their shares of the time of the last run."""

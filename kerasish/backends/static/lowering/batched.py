@@ -14,6 +14,7 @@ from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import batched
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.team import helpers_for, together_record
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Value
 
@@ -21,8 +22,10 @@ if TYPE_CHECKING:
     from kerasish.backends.static.lowering.library import View
 
 LEAST = 8  # matrices; with fewer, the library's threads share each of them
+HELPED_LEAST = 2  # where the library would take one thread
 LARGEST = 32 * 1024  # bytes of a matrix; larger ones fill the library's tiles
 GRAIN = 1e6  # FLOPs per thread, about 12 microseconds
+HELPED = 250_000  # the same where a helper takes a share, or comes too late
 
 
 class Batch(NamedTuple):
@@ -82,19 +85,33 @@ class BatchedUnit(Unit):
         count = math.prod(batch.sizes)
         self.flops = 2.0 * count * math.prod(self.sizes)
         self.threads = min(count, native.threads_for(self.flops, GRAIN))
+        self.helpers = helpers_for(self.flops, HELPED)
 
     def kernels(self) -> list[Any]:
         """Return the one kernel."""
         return [batched.BatchedProduct()]
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return the one record."""
-        block = batched.pack(
-            table=load_runtime().table, threads=self.threads, batch=self.batch.sizes,
-            sizes=self.sizes,
-            operands=[batched.Operand(locate(v).address, s) for v, s in self._operands],
-        )  # fmt: skip
-        return [Record(compile_one(batched.BatchedProduct()), block, self.name)]
+        """Return the one record; it offers shares to helpers where they pay."""
+        outer, inner = self.batch.sizes
+        axis, count = (0, outer) if outer > 1 else (1, inner)
+        parts = min(2 * (self.helpers + 1), count) if self.helpers else 1
+        cuts = [count * i // parts for i in range(parts + 1)]
+        records = []
+        for first, last in zip(cuts, cuts[1:]):
+            batch = (last - first, inner) if axis == 0 else (1, last - first)
+            operands = [
+                batched.Operand(locate(v).address + 4 * s[axis] * first, s)
+                for v, s in self._operands
+            ]
+            block = batched.pack(
+                table=load_runtime().table, threads=self.threads, batch=batch, sizes=self.sizes,
+                operands=operands,
+            )  # fmt: skip
+            records.append(Record(compile_one(batched.BatchedProduct()), block, self.name))
+        if parts == 1:
+            return records
+        return [together_record([[record] for record in records], self.helpers, self.name)]
 
 
 def make_batched(a: View, b: View, out: Value, steps: Sequence[int]) -> Unit | None:
@@ -106,9 +123,12 @@ def make_batched(a: View, b: View, out: Value, steps: Sequence[int]) -> Unit | N
         steps: the strides of the result along the product's axes.
     """
     shapes = a.shape[:-2], b.shape[:-2]
-    if shapes[0] != shapes[1] or math.prod(shapes[0]) < LEAST or out.dtype != "float32":
+    if shapes[0] != shapes[1] or math.prod(shapes[0]) < HELPED_LEAST or out.dtype != "float32":
         return None
     (rows, terms), columns = a.shape[-2:], b.shape[-1]
+    count = math.prod(shapes[0])
+    if count < LEAST and not helpers_for(2.0 * count * rows * terms * columns, HELPED):
+        return None
     if terms > batched.MOST_TERMS or 4 * terms * max(rows, columns) > LARGEST:
         return None
     if b.strides[-1] != 1 or steps[-1] != 1:

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.static.codegen.kernels import compile_many
+from kerasish.backends.static.codegen.team import most_helpers
 from kerasish.backends.static.lowering.branches import grouped
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
@@ -174,11 +175,13 @@ class CompiledPlan:
                 packed = packed_unit(unit, weights, kinds)
             if packed is None and isinstance(unit, MatmulUnit):
                 packed = few_rows(unit, weights)
+            if packed is None and most_helpers() and not self._is_block:
+                packed = packed_unit(unit, weights, kinds)
             if packed is None:
                 unit.keep_weights(weights)
             kept = self.units[i] = packed or unit
             left -= kept.kept_bytes if is_float else 0
-        if self._is_block:
+        if self._is_block or most_helpers():
             outputs = {self.root(v) for v in self.graph.outputs}
             self.units = fuse_followers(self.units, self.root, outputs)
 

@@ -13,6 +13,7 @@ from kerasish.backends.static.codegen import direct
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record, concurrent_record
+from kerasish.backends.static.codegen.team import helpers_for, together_record
 from kerasish.backends.static.lowering.library import (
     FRESH,
     MatmulUnit,
@@ -25,6 +26,7 @@ from kerasish.graph.ir import Value
 
 MOST_ROWS = 8  # more are multiplied by the library
 GRAIN = 1 << 19  # bytes of weights per thread: about 10 us of reading
+HELPED = 1 << 17  # the same where a helper takes a share, or comes too late
 
 
 def strips_of(matrix: View, first: int = 0, start: int = 0) -> list[Piece]:
@@ -67,7 +69,10 @@ class FewRowsUnit(Unit):
         self.kept_bytes = 4 * self.packed.size
         self.flops = 2.0 * a.shape[0] * self.depth * self.columns
         strips = -(-self.columns // direct.STRIP)
-        parts = min(native.threads_for(self.kept_bytes, GRAIN), strips)
+        self.helpers = helpers_for(self.kept_bytes, HELPED)
+        # Two shares per thread, so that one that comes late takes fewer.
+        most = 2 * (self.helpers + 1) if self.helpers else 1
+        parts = min(max(native.threads_for(self.kept_bytes, GRAIN), most), strips)
         cuts = [strips * i // parts * direct.STRIP for i in range(parts)] + [self.columns]
         self.parts = list(zip(cuts, cuts[1:]))
         self.epilogue = epilogue_kernel(bias, "")
@@ -93,7 +98,11 @@ class FewRowsUnit(Unit):
         packing.append(copy_record(FRESH, stale, self.name))
         parts = [self._product(locate, kept.address, *part) for part in self.parts]
         lists = [[record] for record in parts]
-        product = parts[0] if len(parts) == 1 else concurrent_record(lists, self.name)
+        product = parts[0]
+        if len(parts) > 1 and self.helpers:
+            product = together_record(lists, self.helpers, self.name)
+        elif len(parts) > 1:
+            product = concurrent_record(lists, self.name)
         return [choice_record(stale.address, 1, packing, [], self.name), product]
 
     def _product(self, locate: Locate, kept: int, first: int, last: int) -> Record:
@@ -114,7 +123,7 @@ def few_rows(unit: MatmulUnit, root: Value) -> FewRowsUnit | None:
         unit: a product by weights.
         root: the value in whose memory the weights lie.
     """
-    if unit.plain_product is None:
+    if unit.plain_product is None or unit.added is not None:
         return None
     a, b, bias = unit.plain_product
     dtypes = {v.dtype for v in (a.root, b.root, unit.writes[0], *([bias] if bias else []))}

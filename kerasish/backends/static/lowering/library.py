@@ -209,7 +209,9 @@ class MatmulUnit(LibraryUnit):
         axes: the order in which `out` has the product's axes; None: their own.
 
     Attributes:
-        plain_product: (a, b, bias), where nothing but these decides the result; else None.
+        plain_product: (a, b, bias), where nothing but these and `added` decides the result; else
+            None.
+        added: the same.
     """
 
     def __init__(
@@ -217,7 +219,8 @@ class MatmulUnit(LibraryUnit):
         axes: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
-        self.plain_product = (a, b, bias) if added is None and axes is None else None
+        self.plain_product = (a, b, bias) if axes is None else None
+        self.added = added
         steps = None if axes is None else _unturned(contiguous(out.shape), axes)
         turned = bias is None and added is None and axes is None and _is_narrow_sum(a, b)
         if turned:
@@ -244,15 +247,23 @@ class MatmulUnit(LibraryUnit):
         self._finish()
 
 
-def epilogue_kernel(bias: Value | None, activation: str) -> Kernel:
-    """Return what is done to each element of a product: add the bias, apply the activation."""
+def epilogue_kernel(bias: Value | None, activation: str, added: bool = False) -> Kernel:
+    """Return what is done to each element of a product.
+
+    Args:
+        bias: added to each row, or None.
+        activation: "relu" or "".
+        added: whether the elements of another matrix are added first.
+    """
     k = KernelBuilder()
     x = k.input("float32")
-    if bias is not None:
-        x = x + k.input("float32", level="column")
+    terms = [] if bias is None else [k.input("float32", level="column")]
+    terms += [k.input("float32")] if added else []
+    for term in terms:
+        x = x + term
     if activation:
         x = k.op(activation, x)
-    elif bias is None:
+    elif not terms:
         x = k.op("stop_gradient", x)
     k.output(x)
     return k.build()

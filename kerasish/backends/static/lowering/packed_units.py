@@ -7,7 +7,8 @@ the results are written once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -15,6 +16,7 @@ from kerasish.backends.static.codegen import direct
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
+from kerasish.backends.static.codegen.team import helpers_for, together_record
 from kerasish.backends.static.lowering.few_rows import strips_of
 from kerasish.backends.static.lowering.library import (
     FRESH,
@@ -31,10 +33,30 @@ from kerasish.backends.static.lowering.standalone_direct import (
     product_unit,
 )
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, nbytes_of
+from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Value
+from kerasish.ops import dtypes
 
 MOST_WEIGHTS = 1 << 19  # bytes: more are not read again from the second-level cache
+# Bytes that products of MANY_ROWS may have, and the rows with which reading takes a small share.
+MOST_OF_MANY_ROWS, MANY_ROWS = 1 << 22, 32
+HELPED_FLOPS = 250_000  # per thread, from which a helper pays: about 3 microseconds
 MOST_CONVOLUTIONS = 12  # kinds of them per program: each takes a tenth of a second to compile
+
+
+class _Share(NamedTuple):
+    """A part of a unit's results that one thread computes.
+
+    Attributes:
+        structure: of the part.
+        first, last: its places along the first axis of the output.
+        skip: rows of the input and of all operands before it, where they are not counted there.
+    """
+
+    structure: direct.Direct
+    first: int
+    last: int
+    skip: int
 
 
 class PackedUnit(DirectUnit):
@@ -56,12 +78,34 @@ class PackedUnit(DirectUnit):
         self.reads = (root, *(v for v in self.reads if v is not unit.weights))
         self.kept_value, self.kept_bytes = root, nbytes_of(unit.weights)
         self.flops = 2.0 * self.rows * self.structure.depth * self.columns
+        self.helpers = helpers_for(self.flops, HELPED_FLOPS)
+        self.shares = self._cut()
         self.pieces = list(pieces)
         self.packing = [BlockLoop(piece, self.weights) for piece in pieces]
 
     def kernels(self) -> list[object]:
         """Return the kernels of the loop and of the packing."""
-        return [*super().kernels(), *(loop.kernel for loop in self.packing)]
+        cut = dict.fromkeys(share.structure for share in self.shares)
+        return [*cut, *(loop.kernel for loop in self.packing)]
+
+    def _cut(self) -> list[_Share]:
+        """Return what several threads may compute at the same time: two shares per thread."""
+        d = self.structure
+        rows, whole = d.result[0], [_Share(d, 0, d.result[0], 0)]
+        parts = min(2 * (self.helpers + 1), rows) if self.helpers else 1
+        if parts == 1:
+            return whole
+        cuts = [rows * i // parts for i in range(parts + 1)]
+        if len(d.result) > 1:
+            return [_Share(d, a, b, 0) for a, b in zip(cuts, cuts[1:])]
+        if (d.kernel, d.strides, d.before, d.space) != ((1,), (1,), (0,), d.result):
+            return whole
+        if self.examples > 1:
+            return whole
+        return [
+            _Share(replace(d, space=(b - a,), result=(b - a,)), 0, b - a, a)
+            for a, b in zip(cuts, cuts[1:])
+        ]
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the packing, which runs where the weights have changed, and the loop."""
@@ -76,10 +120,24 @@ class PackedUnit(DirectUnit):
         for step in self.steps(find):
             words = np.array(step.words, np.int64)
             for _ in range(step.times):
-                results.append(Record(compile_one(step.kernel), words.copy(), self.name))
+                own = [self._record(share, words) for share in self.shares]
+                lists = [[record] for record in own]
+                several = len(own) > 1
+                results += [together_record(lists, self.helpers, self.name)] if several else own
                 for place, moved in step.moves:
                     words[place] += moved
         return results
+
+    def _record(self, share: _Share, words: Any) -> Record:
+        """Return the record of a share, given the words of the whole."""
+        block = words.copy()
+        block[direct.FIRST], block[direct.LAST] = share.first, share.last
+        if share.skip:
+            block[direct.X] += 4 * share.structure.pixel * share.skip
+            for i, o in enumerate(self.operands):
+                size = int(dtypes.array_dtype(o.value.dtype).itemsize)
+                block[direct.OPERANDS + 2 * i] += size * o.stride * share.skip
+        return Record(compile_one(share.structure), block, self.name)
 
     def continued(self, loop: LoopUnit, root: Callable[[Value], Value]) -> PackedUnit | None:
         """Return the unit that does what a loop does to the results, too; None if none can."""
@@ -96,7 +154,7 @@ def packed_unit(unit: Unit, root: Value, kinds: set[Any]) -> PackedUnit | None:
         root: the value in whose memory the weights lie.
         kinds: of the convolutions that the program has such units for; a new one is added.
     """
-    if nbytes_of(root) > MOST_WEIGHTS or not isinstance(unit, LibraryUnit):
+    if nbytes_of(root) > _most_weights(unit) or not isinstance(unit, LibraryUnit):
         return None
     if any(v.dtype != "float32" for v in (*unit.reads, *unit.writes)):
         return None
@@ -115,9 +173,18 @@ def packed_unit(unit: Unit, root: Value, kinds: set[Any]) -> PackedUnit | None:
         if len(a.shape) != 2 or len(b.shape) != 2:
             return None
         packed = Value((direct.packed_size(*b.shape),), "float32")
-        product = product_unit(a, b.shape[1], packed, unit.writes[0], bias, "")
+        product = product_unit(a, b.shape[1], packed, unit.writes[0], bias, "", unit.added)
         return None if product is None else PackedUnit(product, root, strips_of(b))
     return None
+
+
+def _most_weights(unit: Unit) -> int:
+    """Return the most bytes of weights with which a loop of our own is as fast as the library."""
+    if not isinstance(unit, MatmulUnit) or unit.plain_product is None:
+        return MOST_WEIGHTS
+    wide = host_target().level == "avx512"  # with fewer registers the library has better tiles
+    many = unit.plain_product[0].shape[0] >= MANY_ROWS
+    return MOST_OF_MANY_ROWS if wide and many else MOST_WEIGHTS
 
 
 def _filters(root: Value, unit: DirectUnit) -> list[Piece]:

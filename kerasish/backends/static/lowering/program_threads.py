@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import cost
+from kerasish.backends.static.codegen.team import can_help
 from kerasish.backends.static.lowering.branches import saved_by_groups
 from kerasish.backends.static.lowering.recurrent import is_short_recurrence
 from kerasish.graph.formulas import bytes_of, work_of
@@ -48,11 +49,13 @@ class Threads(NamedTuple):
             for.
         recurrences: how many independent recurrences may run at the same time.
         branches: how many other independent branches may.
+        helpers: how many threads may take shares beside the one that runs all parts.
     """
 
     parts: int | None
     recurrences: int
     branches: int
+    helpers: int = 0
 
 
 ONE_THREAD = Threads(None, 1, 1)
@@ -72,13 +75,19 @@ def program_threads(graph: Graph, training: bool) -> Threads:
     total = sum(times.values())
     small = SMALL_PROGRAM * cost.GRAIN
     parts_are_small = max(times.values(), default=0.0) < 2 * small
+    helpers = threads - 1 if not training and can_help() else 0
     if total < small:
-        return Threads(1, 1, 1)
+        return Threads(1, 1, 1, helpers)
     if not training and is_short_recurrence(graph):
+        single = sum(node.op.kind == "recurrent" for node in graph.nodes) == 1
+        if single and saved_by_groups(graph.nodes, times, threads) <= (1 - BETTER) * total:
+            return Threads(1, 1, 1, helpers)
         return Threads(1, threads, threads)
     if parts_are_small and not training and total < CALLS_APART * small:
         saved = saved_by_groups(graph.nodes, times, threads)
-        return Threads(1, 1, threads if total - saved < BETTER * total else 1)  # they meet once
+        if total - saved < BETTER * total:
+            return Threads(1, 1, threads)  # they meet once
+        return Threads(1, 1, 1, helpers)
     by_part = sum(_by_threads(own, threads) for own in times.values())
     goal = BETTER * min(by_part, total)
     alone = sum(own for own in times.values() if own < 2 * cost.GRAIN)

@@ -153,15 +153,28 @@ def _loop_operands(loop: LoopUnit, columns: int) -> list[Operand] | None:
 
 
 def product_unit(
-    a: View, n: int, packed: Value, out: Value, bias: Value | None, activation: str
-) -> DirectUnit | None:
-    """Return the product of a matrix by packed weights; None if its rows are not side by side."""
+    a: View, n: int, packed: Value, out: Value, bias: Value | None, activation: str,
+    added: Value | None = None,
+) -> DirectUnit | None:  # fmt: skip
+    """Return the product of a matrix by packed weights; None if its rows are not side by side.
+
+    Args:
+        a: the matrix.
+        n: columns of the result.
+        packed: the weights.
+        out: the result.
+        bias: added to each row, or None.
+        activation: applied last, or "".
+        added: a matrix that is added, or None; `out` may lie in its place.
+    """
     (m, k), (row, column) = a.shape, a.strides
     if k > 1 and column != 1:
         return None
-    epilogue = epilogue_kernel(bias, activation)
+    epilogue = epilogue_kernel(bias, activation, added is not None)
     structure = direct.product(epilogue, m, k, n, row)
-    operands = [*([Operand(bias, 0)] if bias is not None else []), Operand(out, n)]
+    operands = [] if bias is None else [Operand(bias, 0)]
+    operands += [] if added is None else [Operand(added, n)]
+    operands.append(Operand(out, n))
     return DirectUnit("product", structure, a.root, 1, packed, operands)
 
 

@@ -108,6 +108,23 @@ class Lanes:
             raise
         return another
 
+    def is_simple(self) -> bool:
+        """Return whether runs may take place at once now, are native, and take one argument."""
+        first: Any = self.first
+        return self._is_ready() and len(first.parts) == len(first.inputs) == 1
+
+    def take_ready(self) -> bool:
+        """Take the last free executable, by a thread that holds the lock; `leave` must follow.
+
+        Returns:
+            False where the thread has one from a run that was interrupted: `enter` takes it back.
+        """
+        thread = threading.get_ident()
+        if thread in self._runs:
+            return False
+        self._take_free(thread)
+        return True
+
     def others(self, most: int) -> list[Executable]:
         """Return up to `most` further executables for a run that has entered; it keeps them.
 

@@ -18,7 +18,11 @@ from kerasish.backends.static.codegen.driver import (
     callback_record,
     condition_record,
 )
-from kerasish.backends.static.codegen.nested_records import bytes_of_records, concurrent_record
+from kerasish.backends.static.codegen.nested_records import (
+    bytes_of_records,
+    concurrent_record,
+    with_nested,
+)
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
@@ -35,6 +39,7 @@ from kerasish.backends.static.lowering.units import (
 from kerasish.backends.static.runtime.kept import KeptWeights
 from kerasish.backends.static.strict import memory as strict_memory
 from kerasish.backends.static.strict import records as strict_records
+from kerasish.changes import note_change
 from kerasish.graph.ir import Value
 from kerasish.ops.basic import printing
 from kerasish.typing import Array
@@ -145,7 +150,7 @@ class Executable:
     def _records(self, step: int, unit: Unit) -> list[Record]:
         """Return the records of a unit, with those that check it in strict memory."""
         own = unit.records(self.locate)
-        self._units_of.update((id(record), unit) for record in own)
+        self._units_of.update((id(record), unit) for record in with_nested(own))
         watch = self._watch
         if watch is None:
             return own
@@ -193,10 +198,14 @@ class Executable:
 
     def output(self, v: Value) -> Array:
         """Return a copy of an output of the last run."""
+        return self.view(v).copy()
+
+    def view(self, v: Value) -> Array:
+        """Return the array in which runs leave an output."""
         view = self._views.get(v)
         if view is None:
             view = self._views[v] = view_of(self.locate(v), v)
-        return view.copy()
+        return view
 
     def unit_of(self, record: Record) -> Unit | None:
         """Return the unit that a record belongs to; None for those between units."""
@@ -253,6 +262,7 @@ class Executable:
         except BaseException:
             for buffer in self._changed:  # some may have been written already
                 buffer.writes += 1
+            note_change()
             raise
         self.done()
 
