@@ -18,7 +18,7 @@ from kerasish.ranks import Alone
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_divided.py"
 FAST = ["essentials", "bytes", "refused", "files", "resume", "model_parallel", "assigned"]
 SLOW = [
-    ["both", "options_eager", "options_static", "dtypes", "kinds"],
+    ["both", "options_eager", "options_static", "dtypes", "kinds_eager", "slots", "kinds_static"],
     ["both", "switched", "callbacks", "sources", "slots", "one_rank", "kernels", *FAST[:5]],
 ]
 
