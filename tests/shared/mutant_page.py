@@ -86,7 +86,7 @@ def is_current(mutant: Mutant, outcome: dict[str, Any] | None) -> bool:
     return (
         outcome is not None
         and outcome["mark"] == mark_of(mutant)
-        and outcome["test"] == mark_of_test(outcome["by"])
+        and outcome.get("test") == mark_of_test(outcome["by"])
     )
 
 
