@@ -50,6 +50,13 @@ exec ip netns exec $name taskset -c $core bash -c "$*"
 """
 
 
+def _is_up(name: str) -> bool:
+    """Return whether the device of a namespace can send."""
+    command = ["ip", "-n", name, "-o", "link", "show", "type", "veth"]
+    shown = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    return "state UP" in shown
+
+
 @contextmanager
 def joined_namespaces(rate: str) -> Iterator[None]:
     """Two network namespaces that a link of some rate joins, as long as the block lasts."""
@@ -60,12 +67,14 @@ def joined_namespaces(rate: str) -> Iterator[None]:
         commands += [
             f"ip -n {name} addr add {address}/24 dev {device}",
             f"ip -n {name} link set lo up",
-            f"ip -n {name} link set {device} up",
+            f"ip -n {name} link set {device} addrgenmode none up",
             f"tc -n {name} qdisc add dev {device} root tbf rate {rate} burst 256k latency 50ms",
         ]
     try:
         for command in commands:
             subprocess.run(command.split(), check=True)
+        while not all(map(_is_up, HOSTS)):
+            time.sleep(0.05)
         yield
     finally:
         for name in HOSTS:
@@ -174,7 +183,8 @@ def main(arguments: Sequence[str]) -> int:
         python_path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
         environment = {
             "UCX_TLS": "tcp,self",  # both ranks see that they share a machine
-            "FI_PROVIDER": "tcp", **os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": python_path,
+            "UCX_NET_DEVICES": "kA,kB", "FI_PROVIDER": "tcp", **os.environ, "OMP_NUM_THREADS": "1",
+            "PYTHONPATH": python_path,
         }  # fmt: skip
         command = [
             "ip", "netns", "exec", next(iter(HOSTS)), launch.find_mpiexec(), "-launcher", "ssh",

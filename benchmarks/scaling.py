@@ -147,12 +147,12 @@ def table(
     return f"{title}\n{format_table(header, rows)}\n"
 
 
-def print_costs(names: Sequence[str]) -> int:
+def print_costs(names: Sequence[str], seconds: float) -> int:
     """Print what sums cost beyond a bare `MPI_Allreduce`, in CPU time on two ranks."""
     rows = []
     for name in names:
         workload, _, batch = name.partition(":")
-        cost = run_job(2, "cost", workload, batch or "0")
+        cost = run_job(2, "cost", workload, batch or "0", str(seconds))
         times = [show_time(cost[kind]) for kind in ("with", "without", "bare")]
         rows.append([name, *times, f"{cost['share']:.1%}"])
     print(format_table(["workload", "with sums", "without", "bare sums", "beyond"], rows))
@@ -176,10 +176,11 @@ def main(arguments: Sequence[str]) -> int:
         help="names, or name:rows, of workloads: prints the CPU time of a step with sums, without, "
         "and of bare sums, on 2 ranks, and nothing else",
     )
+    parser.add_argument("--seconds", type=float, default=6.0, help="of each workload of --cost")
     parser.add_argument("--json", help="a file for the numbers")
     given = parser.parse_args(arguments)
     if given.cost:
-        return print_costs(given.cost.split(","))
+        return print_costs(given.cost.split(","), given.seconds)
     names = given.workloads.split(",")
     unknown = [n for n in names if n not in WORKLOADS]
     if unknown:

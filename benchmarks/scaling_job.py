@@ -17,7 +17,7 @@ from benchmarks.workloads import WORKLOADS, compile_model, make_data
 from kerasish.ranks import current_group
 
 STEPS, ROUNDS = 8, 4
-COST_SECONDS, TURN = 6.0, 4  # of `time_cost`: all turns of a workload; steps of a turn
+TURN = 4  # steps of a turn of `time_cost`
 
 
 def time_sums(sizes: list[int]) -> dict[int, float]:
@@ -86,7 +86,7 @@ class Clock(keras.callbacks.Callback):
         self.times.append((self.clock() - self.start) / self.steps)
 
 
-def time_cost(name: str, rows: int) -> dict[str, float]:
+def time_cost(name: str, rows: int, limit: float) -> dict[str, float]:
     """Return the CPU seconds per step and rank of training with sums, without, and with bare sums.
 
     The bare sums are one blocking `MPI_Allreduce` of as many numbers as there are gradients, after
@@ -97,6 +97,7 @@ def time_cost(name: str, rows: int) -> dict[str, float]:
     Args:
         name: of the workload.
         rows: of a rank's batch; 0: those of the workload.
+        limit: seconds for all turns.
 
     Returns:
         {"with", "without", "bare", "share"}: the share is what sums cost beyond bare ones, the
@@ -135,7 +136,7 @@ def time_cost(name: str, rows: int) -> dict[str, float]:
 
     steps["bare"] = step_with_bare_sums
     times: dict[str, list[float]] = {kind: [] for kind in steps}
-    end = time.monotonic() + COST_SECONDS
+    end = time.monotonic() + limit
     while group.broadcast(time.monotonic() < end):
         for kind, seconds in times.items():
             group.gather(None)
@@ -160,7 +161,7 @@ def main(arguments: list[str]) -> None:
     if kind == "sums":
         result = time_sums([int(n) for n in rest])
     elif kind == "cost":
-        result = time_cost(rest[0], int(rest[1]))
+        result = time_cost(rest[0], int(rest[1]), float(rest[2]))
     else:
         result = time_step(rest[0])
     if current_group().rank == 0:

@@ -220,6 +220,22 @@ class GraphError(AssertionError):
     """A graph breaks a rule of the IR. This is a bug in kerasish, not in the user's program."""
 
 
+def check_order(graph: Graph) -> Graph:
+    """Return the graph if every value is computed before it is read: what a step relies on.
+
+    Raises:
+        GraphError: a pass has lost a node, or moved it behind one that reads its result.
+    """
+    known: set[Value] = set(graph.inputs) | set(graph.constants)
+    for node in graph.nodes:
+        if not known.issuperset(node.inputs):
+            raise GraphError(f"{node!r} reads a value before it is made")
+        known.update(node.outputs)
+    if not known.issuperset(graph.outputs):
+        raise GraphError("an output is never made")
+    return graph
+
+
 def verify(graph: Graph) -> Graph:
     """Return the graph if it is valid.
 

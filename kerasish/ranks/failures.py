@@ -28,6 +28,7 @@ from kerasish.ranks.mpi import MpiGroup
 INTERVAL = 0.2  # seconds between two looks of the watchdog
 GRACE = 2.0  # seconds: for a signal to be answered by Python, and for answers of other ranks
 ENDED_GRACE = 1.5  # seconds that a rank may wait for one that has ended
+SIGNAL_GRACE = 0.2  # seconds that a terminated rank looks for the one that ends the job
 MEETING_GRACE = 0.5  # seconds that a rank waits for a call of all ranks before it asks the others
 _TAG = 7
 _ASKS, _ANSWERS, _ENDED, _ABORTS = "asks", "answers", "ended", "aborts"
@@ -92,7 +93,10 @@ class Watch:
             signal.signal(signal.SIGTERM, self._terminated)
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
-        self._take_messages()
+        # A rank that was stopped finds what came meanwhile by several looks.
+        until = time.monotonic() + SIGNAL_GRACE
+        while not self._aborted and time.monotonic() < until:
+            self._take_messages()
         self._end_by_signal(number)
 
     def _end_by_signal(self, number: int) -> None:

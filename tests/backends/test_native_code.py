@@ -139,6 +139,20 @@ def test_what_is_kept_of_a_program_keeps_no_model():
     assert gone() is None
 
 
+@pytest.mark.parametrize("shape", [(1, 10), (1, 1, 7), (1, 2), (3, 5)])
+def test_the_largest_of_one_row(shape):
+    """A last batch of one row with the metric accuracy stays native."""
+    x = np.random.default_rng(0).normal(size=shape).astype("float32")
+    step = backends.get("static").compile(
+        lambda x: [ops.argmax(x, -1), ops.argmin(ops.exp(x), -1, keepdims=True) + 1]
+    )
+    for a in (x, np.zeros_like(x), np.where(x == x.max(), np.float32("nan"), x)):
+        largest, least = (y.numpy() for y in step(a))
+        np.testing.assert_array_equal(largest, a.argmax(-1))
+        np.testing.assert_array_equal(least, np.exp(a).argmin(-1, keepdims=True) + 1)
+    assert not slow_units(step.executables()[0].units)
+
+
 @pytest.mark.parametrize("axis", [(0, 2), (0, 3), (1, 3), (0, 1, 3), (0, 2, 3), (-1, 0)])
 @pytest.mark.parametrize("keepdims", [False, True])
 def test_reductions_over_axes_apart(axis, keepdims):

@@ -24,6 +24,7 @@ LIMITS = (
     (loop_update, "LEAST"),
     (onednn_product, "LEAST"),
     (onednn_product, "LEAST_WORK"),
+    (onednn_product, "LEAST_WORK_OF_ONE"),
     (onednn_product, "FEWEST_ROWS"),
 )
 

@@ -1,7 +1,8 @@
 """Random programs whose slots or variables the ranks divide: `rank_fuzz.py FIRST LAST` on ranks.
 
-Each program of the fuzzer is trained with whole variables, with divided slots, and with every
-variable divided, on one engine, which takes turns. Outputs, logs and weights must have equal bits.
+Each program of the fuzzer is trained on both engines, whose numbers must agree, and then with whole
+variables, with divided slots, and with every variable divided, on one engine, which takes turns.
+Outputs, logs and weights must have equal bits.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from typing import Any
 
 import numpy as np
 from fuzz import known
+from fuzz.compare import check
 from fuzz.generate import program_of
 from fuzz.programs import Program
 from fuzz.run import EAGER, STATIC, Engine, run
@@ -32,6 +34,14 @@ def results(program: Program, engine: Engine, slots: bool, variables: bool) -> d
     except Exception as error:  # noqa: BLE001 (programs may raise any; all ranks raise it)
         return {"error": f"{type(error).__name__}: {error}"}
     return {name: a for name, a in found.items() if "optimizer[" not in name}
+
+
+def engines_agree(program: Program) -> list[str]:
+    """Return what differs between the engines with whole variables."""
+    group = current_group()
+    set_sharding(Sharding(group, group.size, False, None))
+    verdict = check(program, [STATIC[0]], gradients=False)
+    return [f"engines: {verdict.text}"] if verdict.bad else []
 
 
 def differences(program: Program, engine: Engine) -> tuple[str, list[str]]:
@@ -64,7 +74,7 @@ def main(first: int, last: int) -> None:
         if known.reason(program):
             continue
         state, texts = differences(program, (EAGER, STATIC[0])[seed % 2])
-        every = group.gather((state, texts))
+        every = group.gather((state, [*engines_agree(program), *texts]))
         counts[state] = counts.get(state, 0) + 1
         if group.rank == 0:
             for text in dict.fromkeys(t for _, texts in every for t in texts):

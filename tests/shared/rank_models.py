@@ -56,8 +56,13 @@ def transformer() -> Any:
     return keras.Model(x, L.Dense(10)(L.GlobalAveragePooling1D()(y)))
 
 
+def joined() -> Any:
+    x = keras.Input((20,))
+    return keras.Model(x, L.Concatenate()([L.Dense(4)(x), L.Dense(6)(x)]))
+
+
 MODELS: dict[str, Callable[[], Any]] = {
-    f.__name__: f for f in (mlp, smooth, normalized, synchronized, cnn, lstm, transformer)
+    f.__name__: f for f in (mlp, smooth, normalized, synchronized, cnn, lstm, transformer, joined)
 }
 
 

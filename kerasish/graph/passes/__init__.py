@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from kerasish.graph.ir import Graph
+from kerasish.graph.ir import Graph, check_order
 from kerasish.graph.passes.drop import drop_dead as drop_dead
 from kerasish.graph.passes.fold import fold_constants as fold_constants
 from kerasish.graph.passes.fuse import fuse_loops as fuse_loops
@@ -71,4 +71,4 @@ def gather(graph: Graph, blocks: bool = True) -> Graph:
     for step in FUSION_PASSES:
         if blocks or step is not fuse_recurrences:
             graph = step(graph)
-    return graph
+    return check_order(graph)

@@ -467,7 +467,7 @@ def _reduces_in_loops(node: Node) -> bool:
     if node.op.reduction not in ("argmax", "argmin"):
         return True
     *rows, columns = node.inputs[0].shape or (1,)
-    return node.attrs["axis"] == len(rows) and columns != 1 and any(s != 1 for s in rows)
+    return bool(rows) and node.attrs["axis"] == len(rows) and columns != 1
 
 
 def _is_simple(shape: Sequence[int], axes: Sequence[int]) -> bool:

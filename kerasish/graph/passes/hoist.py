@@ -67,22 +67,37 @@ def is_late(node: Node, graph: Graph) -> bool:
 
 
 def exchange_groups(graph: Graph, exchanges: list[Node]) -> list[list[Node]]:
-    """Return each exchange behind the moves of memory that feed it alone or first."""
+    """Return each exchange behind the moves of memory that feed it alone or first.
+
+    A move that another node reads, too, stays where it is: an exchange may need that node's result.
+    """
     makers = graph.makers()
     place = {node: i for i, node in enumerate(graph.nodes)}
-    taken: set[Node] = set()
+    free = _feed_alone(graph, exchanges)
     groups = []
     for exchange in exchanges:
         group, pending = {exchange}, [*exchange.inputs]
         while pending:
             maker = makers.get(pending.pop())
-            if maker is None or maker in taken or maker in group or not moves(maker):
-                continue
-            group.add(maker)
-            pending.extend(maker.inputs)
-        taken |= group
+            if maker in free:
+                free.discard(maker)
+                group.add(maker)
+                pending.extend(maker.inputs)
         groups.append(sorted(group, key=place.__getitem__))
     return groups
+
+
+def _feed_alone(graph: Graph, exchanges: list[Node]) -> set[Node]:
+    """Return the moves of memory whose results reach nothing but the exchanges."""
+    readers = graph.readers()
+    shown = set(graph.outputs)
+    results = set(exchanges)
+    for node in reversed(graph.nodes):
+        if moves(node) and shown.isdisjoint(node.outputs):
+            reading = [reader for v in node.outputs for reader in readers.get(v, ())]
+            if reading and results.issuperset(reading):
+                results.add(node)
+    return results.difference(exchanges)
 
 
 def moves(node: Node) -> bool:

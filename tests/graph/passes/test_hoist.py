@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from kerasish import ops
+from kerasish.graph import passes
+from kerasish.graph.ir import GraphError, check_order
 from kerasish.graph.passes import fold_constants, hoist_exchanges
 from kerasish.graph.trace import trace
 
@@ -27,6 +30,28 @@ def test_a_sum_moves_up_to_its_input_with_what_feeds_it():
     assert names(before) == ["exp", "sin", "reshape", "all_sum", "cos"]
     assert names(after) == ["exp", "reshape", "all_sum", "sin", "cos"]
     assert hoist_exchanges(after) is after
+
+
+def test_a_move_that_another_node_reads_keeps_its_place():
+    """The sum waits for the product, and the product for the slice that is summed, too."""
+
+    def step(x):
+        part = ops.exp(x)[:, :3]
+        product = ops.matmul(ops.transpose(x), part)
+        flat = [ops.reshape(a, (-1,)) for a in (part, product)]
+        return ops.all_sum(ops.concatenate(flat))
+
+    after = check_order(hoist_exchanges(trace(step, X).graph))
+    assert names(after).index("matmul") > names(after).index("strided_slice")
+
+
+def test_a_step_is_not_compiled_from_nodes_out_of_order(monkeypatch):
+    graph = trace(lambda x: ops.cos(ops.exp(x)), X).graph
+    monkeypatch.setattr(passes, "FUSION_PASSES", (lambda g: g.replace(nodes=g.nodes[::-1]),))
+    with pytest.raises(GraphError, match="cos.* before it is made"):
+        passes.gather(graph)
+    with pytest.raises(GraphError, match="an output is never made"):
+        check_order(graph.replace(nodes=graph.nodes[:1]))
 
 
 def test_sums_keep_their_order():

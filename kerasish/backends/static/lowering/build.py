@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish.backends.onednn import native
@@ -30,7 +30,7 @@ from kerasish.backends.static.lowering.units import (
     PythonUnit,
     Unit,
 )
-from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.ir import Graph, GraphError, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.fuse_epilogues import LastReads, Product, apart
 from kerasish.graph.passes.recurrences import described
@@ -64,7 +64,18 @@ class Builder:
             self._lower(node)
         for v in self.graph.outputs:
             self._materialize(v)
-        return overlapped(self._merge_segments(), self._root)
+        units = overlapped(self._merge_segments(), self._root)
+        self._check_order(units)
+        return units
+
+    def _check_order(self, units: Sequence[Unit]) -> None:
+        """Raise unless each unit reads what is given, or what units before it write."""
+        given = (*self.graph.inputs, *self.graph.constants)
+        known = {self._root(v) for v in given}
+        for unit in units:
+            if not known.issuperset(map(self._root, unit.reads)):
+                raise GraphError(f"the unit {unit.name!r} runs before what it reads is there")
+            known.update(map(self._root, unit.writes))
 
     def _root(self, v: Value) -> Value:
         """Return the value whose memory v uses."""

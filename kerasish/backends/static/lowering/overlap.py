@@ -160,6 +160,9 @@ def overlapped(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Un
     results: list[Unit] = []
     started: dict[Value, _Open] = {}
     for unit in units:
+        for v in dict.fromkeys(map(root, unit.reads)):
+            if v in started:
+                results += started.pop(v).finish()
         if isinstance(unit, ExchangeUnit):
             exchange = _Open(unit)
             results.append(exchange.start)
@@ -167,9 +170,6 @@ def overlapped(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Un
             results += [u for before in started.values() for u in before.add()]
             started[root(unit.writes[0])] = exchange
             continue
-        for v in dict.fromkeys(map(root, unit.reads)):
-            if v in started:
-                results += started.pop(v).finish()
         results.append(unit)
         if started and _is_long(unit):
             results.append(next(iter(started.values())).poke())
