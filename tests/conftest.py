@@ -6,7 +6,8 @@ import gc
 import os
 import random
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
+from typing import Any
 
 # Before NumPy is imported: each pytest-xdist worker is a process; threads on top would queue.
 if "PYTEST_XDIST_WORKER" in os.environ:
@@ -14,20 +15,23 @@ if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ.setdefault(name, "1")
 # No window opens, and nothing is left in the home directory of the user.
 os.environ.setdefault("MPLBACKEND", "Agg")
-_cache = tempfile.TemporaryDirectory(prefix="kerasish-tests-", ignore_cleanup_errors=True)
-os.environ["XDG_CACHE_HOME"] = _cache.name
-os.environ["MPLCONFIGDIR"] = _cache.name
+# The workers of pytest-xdist inherit the folder: what one has compiled serves the others.
+if not os.environ.get("KERASISH_TESTS_CACHE"):
+    _cache = tempfile.TemporaryDirectory(prefix="kerasish-tests-", ignore_cleanup_errors=True)
+    os.environ["KERASISH_TESTS_CACHE"] = _cache.name
+os.environ["XDG_CACHE_HOME"] = os.environ["KERASISH_TESTS_CACHE"]
+os.environ["MPLCONFIGDIR"] = os.environ["KERASISH_TESTS_CACHE"]
 
-import hypothesis  # noqa: E402 (the environment above comes first)
-import numpy as np  # noqa: E402
-import pytest  # noqa: E402
-from gpu_session import (  # noqa: E402, F401 - hooks of pytest's
+import hypothesis
+import numpy as np
+import pytest
+from gpu_session import (  # noqa: F401 - hooks of pytest's
     pytest_collection_modifyitems,
     pytest_runtest_logreport,
     pytest_runtest_setup,
 )
 
-from kerasish import config  # noqa: E402
+from kerasish import config
 
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("steady")
@@ -37,6 +41,16 @@ config.disable_traceback_filtering()
 
 # Programs that tests start on several ranks: they train when they are imported.
 collect_ignore = ["shared/rank_bits.py", "shared/rank_failures.py"]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Do without garbage collections meanwhile: what is collected stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
 
 
 def pytest_collection_finish() -> None:

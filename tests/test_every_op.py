@@ -148,9 +148,13 @@ def whole_numbers(op, shape, rng):
     return rng.integers(1, 3, shape)
 
 
-@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64", "int32", "uint8", "bool"])
 @every_example
-def test_dtypes_are_those_of_the_rule(op, example, dtype):
+def test_dtypes_are_those_of_the_rule(op, example):
+    for dtype in ("float16", "bfloat16", "float64", "int32", "uint8", "bool"):
+        check_dtype(op, example, dtype)
+
+
+def check_dtype(op, example, dtype):
     arrays, attrs = arguments(op, example)
     rng = np.random.default_rng(0)
     narrow = [
@@ -170,8 +174,8 @@ def test_dtypes_are_those_of_the_rule(op, example, dtype):
     values, canonical = bound(op, narrow, attrs)
     expected = answered(op, values, canonical)
     for spec, tensor in zip(expected, results(call(op, narrow, attrs)), strict=True):
-        assert tensor.dtype == spec.dtype
-        assert tensor.shape == spec.shape
+        assert tensor.dtype == spec.dtype, dtype
+        assert tensor.shape == spec.shape, dtype
 
 
 # NumPy has no arithmetic for truth values here, and says so.

@@ -134,20 +134,26 @@ def signature(callable_: Any) -> inspect.Signature:
     return inspect.signature(callable_)
 
 
-def shared_with_keras() -> Iterator[Any]:
-    for module, names in KERAS.items():
-        full = "kerasish" if module == "keras" else f"kerasish.{module}"
-        ours = next((m for m in MODULES if m.__name__ == full), None)
-        for name, theirs in names.items():
-            # (*args, **kwargs) alone is how Keras shows a class without a constructor of its own.
-            if hasattr(ours, name) and any(p[1] not in "**" for p in theirs):
-                yield pytest.param(getattr(ours, name), theirs, id=f"{module}.{name}")
+def shared_with_keras(module: str) -> Iterator[Any]:
+    """Yield (name, ours, the parameters of Keras's) of what a module of Keras has as well."""
+    full = "kerasish" if module == "keras" else f"kerasish.{module}"
+    ours = next((m for m in MODULES if m.__name__ == full), None)
+    for name, theirs in KERAS[module].items():
+        # (*args, **kwargs) alone is how Keras shows a class without a constructor of its own.
+        if hasattr(ours, name) and any(p[1] not in "**" for p in theirs):
+            yield name, getattr(ours, name), theirs
 
 
-@pytest.mark.parametrize(("ours", "theirs"), list(shared_with_keras()))
-def test_signature_is_that_of_keras(ours, theirs):
-    assert callable(ours)
-    assert not differences(signature(ours), theirs)
+@pytest.mark.parametrize("module", KERAS)
+def test_signatures_are_those_of_keras(module):
+    shared = list(shared_with_keras(module))
+    assert all(callable(ours) for _, ours, _ in shared)
+    found = {name: differences(signature(ours), theirs) for name, ours, theirs in shared}
+    assert {name: texts for name, texts in found.items() if texts} == {}
+
+
+def test_most_names_have_a_signature_to_compare():
+    assert sum(len(list(shared_with_keras(module))) for module in KERAS) > 1300
 
 
 def test_dir_shows_the_public_names_and_no_others():

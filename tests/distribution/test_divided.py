@@ -17,12 +17,14 @@ from kerasish.ranks import Alone
 
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_divided.py"
 FAST = ["essentials", "bytes", "refused", "files", "resume", "model_parallel", "assigned"]
-SLOW = [["options", "dtypes"], ["kinds"], ["switched", "callbacks", "sources", "one_rank"]]
-LAYOUTS = [[*FAST[:5], "dtypes", "options"], ["kinds", "switched", "callbacks", "sources"]]
+SLOW = [
+    ["both", "options_eager", "options_static", "dtypes", "kinds_eager", "slots", "kinds_static"],
+    ["both", "switched", "callbacks", "sources", "slots", "one_rank", "kernels", *FAST[:5]],
+]
 
 
-def run(ranks: int, names: list[str], *first: str) -> str:
-    job = run_job(ranks, SCRIPT, *first, *names)
+def run(ranks: int, names: list[str]) -> str:
+    job = run_job(ranks, SCRIPT, *names, seconds=280)
     assert job.status == 0, job.output + job.errors
     assert [line for line in job.output.splitlines() if line.startswith("passed")] == [
         f"passed {name}" for name in names
@@ -77,28 +79,20 @@ def nbytes(optimizer: keras.optimizers.Optimizer) -> int:
 @pytest.mark.slow
 @pytest.mark.parametrize("names", SLOW)
 def test_all_options_and_kinds(names):
+    """Of divided slots, of divided kernels, and of both, compared with the same whole ones."""
     run(2, names)
-
-
-@needs_mpi
-@pytest.mark.slow
-@pytest.mark.parametrize("names", LAYOUTS)
-def test_divided_kernels(names):
-    """The same checks where the ranks divide kernels as well."""
-    run(2, names, "layouts")
 
 
 @needs_mpi
 @pytest.mark.slow
 def test_three_ranks():
     """Segments of unequal lengths."""
-    run(3, ["files", "resume", "callbacks", "options"])
-    run(3, ["files", "callbacks"], "layouts")
+    run(3, ["both", "files", "callbacks", "slots", "options_static"])
 
 
 @needs_mpi
 @pytest.mark.slow
 def test_four_ranks():
-    output = run(4, ["files", "resume", "switched", "bytes", "options"])
+    output = run(4, ["resume", "switched", "bytes", "options_eager"])
     [share] = re.findall(r"bytes ([\d.]+) of the whole", output)
     assert 0.24 < float(share) <= 0.26

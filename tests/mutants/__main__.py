@@ -5,7 +5,7 @@ The test that is recorded as having killed a mutant runs first, and alone where 
 Args:
     --only PATTERN: those whose "area/name" matches, as in a shell.
     --missing: those that are not recorded as killed.
-    --new: those that have not been run as they are now.
+    --new: those that have not been run as they are now, or whose test has changed since.
     --jobs N: how many copies work at once.
     --seconds N: no mutant begins after this time.
 """
@@ -19,11 +19,19 @@ import sys
 import threading
 import time
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "shared"))
 
-from mutant_page import PAGE, mark_of, missing, page, read_record, write_record
+from mutant_page import (
+    PAGE,
+    is_current,
+    mark_of,
+    mark_of_test,
+    missing,
+    page,
+    read_record,
+    write_record,
+)
 from mutant_runs import Copy, Outcome
 from mutants import Mutant, all_mutants
 
@@ -33,17 +41,8 @@ def chosen(arguments: argparse.Namespace) -> list[Mutant]:
     result = [m for m in all_mutants() if fnmatch.fnmatch(m.name, arguments.only)]
     record = read_record()
     if arguments.new:
-        return [m for m in result if record.get(m.name, {}).get("mark") != mark_of(m)]
+        return [m for m in result if not is_current(m, record.get(m.name))]
     return missing(result, record) if arguments.missing else result
-
-
-def run(copy: Copy, mutant: Mutant, recorded: dict[str, Any]) -> Outcome:
-    """Return what becomes of a mutant, by the recorded test if that still kills it."""
-    if "::" in recorded.get("by", ""):
-        result = copy.run(mutant._replace(tests=(recorded["by"],)))
-        if result.verdict == "killed":
-            return result
-    return copy.run(mutant)
 
 
 def run_all(mutants: list[Mutant], jobs: int, seconds: float) -> dict[str, Outcome]:
@@ -65,13 +64,16 @@ def run_all(mutants: list[Mutant], jobs: int, seconds: float) -> dict[str, Outco
                     mutant = waiting.get_nowait()
                 except queue.Empty:
                     return
-                result = outcomes[mutant.name] = run(copy, mutant, before.get(mutant.name, {}))
+                result = outcomes[mutant.name] = copy.run_recorded(
+                    mutant, before.get(mutant.name, {}).get("by", "")
+                )
                 print(f"{result.verdict:9} {result.seconds:5.1f} s  {mutant.name}  {result.by}")
                 sys.stdout.flush()
                 with recording:  # an interrupted run keeps what it has found
                     record = read_record()
                     record[mutant.name] = {
-                        "mark": marks[mutant.name], "verdict": result.verdict, "by": result.by
+                        "mark": marks[mutant.name], "test": mark_of_test(result.by),
+                        "verdict": result.verdict, "by": result.by,
                     }  # fmt: skip
                     write_record(record, everything)
         finally:

@@ -34,19 +34,25 @@ def test_there_are_many_in_every_area():
     assert len({m.area for m in ALL}) >= 15
 
 
-@pytest.mark.parametrize("mutant", ALL, ids=[m.name for m in ALL])
-def test_it_applies_once_and_compiles(mutant):
+@pytest.mark.parametrize("area", dict.fromkeys(m.area for m in ALL))
+def test_each_applies_once_and_compiles(area):
     """A change of the package that breaks this test: write the lines as they are there now."""
+    for mutant in ALL:
+        if mutant.area == area:
+            check_mutant(mutant)
+
+
+def check_mutant(mutant):
     mutants.check(mutant)
     source = (mutants.ROOT / mutant.file).read_text("utf-8")
     changed = mutants.mutated(mutant, source)
-    assert changed != source
+    assert changed != source, mutant.name
     if mutant.file.endswith(".py"):  # a name that is not there fails every test
         module = ast.parse(changed)
         words = {*WORD.findall(mutant.after)} - {*WORD.findall(mutant.before)}
         if words:
             known = {*names_of(mutant.file), *names_in(module, ast.Store), *dir(builtins)}
-            assert names_in(module, ast.Load) & words <= known
+            assert names_in(module, ast.Load) & words <= known, mutant.name
 
 
 WORD = re.compile(r"[A-Za-z_]\w*")
@@ -174,33 +180,79 @@ def test_the_page_is_up_to_date():
 
 
 def test_an_outcome_belongs_to_one_change():
-    record = {DENSE.name: {"mark": mutant_page.mark_of(DENSE), "verdict": "killed", "by": "t"}}
+    outcome = {"mark": mutant_page.mark_of(DENSE), "test": "", "verdict": "killed", "by": "t"}
+    record = {DENSE.name: outcome}
     assert mutant_page.missing([DENSE], record) == []
     other = DENSE._replace(after="    return x + 3\n")
     assert mutant_page.missing([other], record) == [other]
     assert "not run yet" in mutant_page.page([other], record)
+    outcome["test"] = "another text"
+    assert mutant_page.missing([DENSE], record) == [DENSE]
+    assert "not run yet" in mutant_page.page([DENSE], record)
 
 
-def survivors(sample):
-    """Run mutants from the copy of the checkout to the test that fails."""
-    copy = mutant_runs.Copy()
-    try:
-        found = {m.name: copy.run(m) for m in sample}
-    finally:
-        copy.close()
-    return {name: f for name, f in found.items() if f.verdict != "killed"}
+@pytest.mark.parametrize(
+    ("text", "same"),
+    [
+        ("x = 2\n\n\n@cases\ndef test_f(y):\n    assert y\n\n\ndef test_g():\n    pass", True),
+        ("@cases\ndef test_f(y):\n    assert y is True\n", False),
+        ("def test_f(y):\n    assert y\n", False),
+        ("pytestmark = pytest.mark.slow\n\n\n@cases\ndef test_f(y):\n    assert y\n", False),
+        ("def test_h():\n    pass\n", False),
+    ],
+)
+def test_the_mark_of_a_test_is_that_of_its_function(tmp_path, text, same):
+    (tmp_path / "a.py").write_text("@cases\ndef test_f(y):\n    assert y\n")
+    (tmp_path / "b.py").write_text(text)
+    mark, other = (mutant_page.mark_of_test(f"{n}.py::test_f[1-2]", tmp_path) for n in "ab")
+    assert len(mark) == 12 and (mark == other) is same
+    assert mutant_page.mark_of_test("c.py::test_f", tmp_path) != mark
+    assert mutant_page.mark_of_test("the limit of 300 seconds", tmp_path) == ""
 
 
-@pytest.mark.slow
-def test_a_recorded_test_kills_its_mutant():
-    record = mutant_page.read_record()
-    gone = {m.name for m in mutant_page.missing(ALL, record)}
-    known = [m for m in ALL if m.name not in gone and "::" in record[m.name]["by"]]
-    chosen = random.Random(12).choice(known)
-    assert survivors([chosen._replace(tests=(record[chosen.name]["by"],))]) == {}
+def test_recorded_tests_are_ordinary():
+    """Decorators show that a test is slow; marks of single cases do not."""
+    slow = {
+        name: outcome["by"]
+        for name, outcome in mutant_page.read_record().items()
+        if SLOW.search(mutant_page.text_of_test(outcome["by"]))
+    }
+    assert slow == {}, "these are run in the slow stage: let an ordinary test kill the mutants"
+
+
+SLOW = re.compile(r"^(pytestmark = .*|@)pytest\.mark\.slow$", re.MULTILINE)
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 def test_a_sample_is_killed():
-    assert survivors(random.Random(12).sample(ALL, 3)) == {}
+    """By the recorded tests, or by others that the patches name, as `python -m tests.mutants`."""
+    record = mutant_page.read_record()
+    copy = mutant_runs.Copy()
+    try:
+        found = {
+            mutant.name: copy.run_recorded(mutant, record.get(mutant.name, {}).get("by", ""))
+            for mutant in random.Random(12).sample(ALL, 3)
+        }
+    finally:
+        copy.close()
+    assert {name: f for name, f in found.items() if f.verdict != "killed"} == {}
+
+
+@pytest.mark.parametrize(("first", "runs"), [("killed", 1), ("survived", 2)])
+def test_the_recorded_test_runs_first(checkout, monkeypatch, first, runs):
+    seen = []
+
+    def run(copy, mutant):
+        seen.append(mutant.tests)
+        return mutant_runs.Outcome(first, "", 0.0)
+
+    monkeypatch.setattr(mutant_runs.Copy, "run", run)
+    copy = mutant_runs.Copy(checkout)
+    try:
+        assert copy.run_recorded(DENSE, "test_a.py::test_f").verdict == first
+        assert seen == [("test_a.py::test_f",), DENSE.tests][:runs]
+        copy.run_recorded(DENSE, "the limit of 300 seconds")
+        assert seen[runs:] == [DENSE.tests]
+    finally:
+        copy.close()

@@ -79,6 +79,18 @@ class Copy:
             verdict = "unsound"
         return Outcome(verdict, by, round(time.monotonic() - start, 1))
 
+    def run_recorded(self, mutant: Mutant, by: str) -> Outcome:
+        """Return what becomes of a mutant, by the test `by` if that fails with it.
+
+        Args:
+            by: the test that is recorded as having failed, or another text.
+        """
+        if "::" in by:
+            result = self.run(mutant._replace(tests=(by,)))
+            if result.verdict == "killed":
+                return result
+        return self.run(mutant)
+
     @contextmanager
     def changed(self, files: Mapping[str, str]) -> Iterator[None]:
         """Let files of the copy, by their paths there, have other texts inside the block.
@@ -132,7 +144,8 @@ class Copy:
     def pytest(self, *arguments: str) -> tuple[int, str]:
         """Return (exit status, output) of pytest in the copy."""
         environment = {**os.environ, "PYTHONPATH": str(self.root)}
-        environment.pop("PYTEST_XDIST_WORKER", None)
+        for name in ("PYTEST_XDIST_WORKER", "KERASISH_TESTS_CACHE"):
+            environment.pop(name, None)
         # -rfE: one line for the test that failed, whatever the terminal's width.
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-rfE", "--tb=no", "-p",
                    "no:cacheprovider", *arguments]  # fmt: skip

@@ -1,18 +1,25 @@
-"""Trains models with a number of shards: `rank_bits.py SHARDS NAME ...` prints digests.
+"""Trains models on 16, 8, 4, 2 and 1 ranks of one job: `mpiexec -n 16 python rank_bits.py`.
 
-One job does all models on both engines: most of the time of a small job is that of its start.
+Rank 0 prints a line for each training: ranks, shards, engine, model, and its digests, which are one
+where all ranks have equal bits. One start serves all: most of the time of a small job is its start.
 """
 
 from __future__ import annotations
 
-import sys
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 import rank_models as models
+from rank_parts import in_parts, join
 
 import kerasish as keras
 from benchmarks.workloads import build_resnet20
-from kerasish.ranks import current_group
+from kerasish.distribution import DataParallel
+from kerasish.ranks import current_group, set_sharding
+
+SMALL = ("mlp", "cnn", "lstm", "transformer")
+EVERY = sorted(models.MODELS.keys() - {"synchronized"})  # which needs one shard per rank
+ENGINES = ("eager", "static")
 
 
 def train_resnet20(shards: int) -> str:
@@ -30,22 +37,35 @@ def train_resnet20(shards: int) -> str:
     return models.digest(model, model.fit(x, y, batch_size=shards, epochs=1, verbose=0))
 
 
-def main(shards: int, names: list[str]) -> None:
-    """Train each model; print engine, name and digest, which all ranks must have."""
-    keras.distribution.initialize(timeout=300)
-    keras.distribution.set_distribution(keras.distribution.DataParallel(shards=shards))
+def train(shards: int, names: Sequence[str]) -> Iterator[str]:
+    """Train each model on each engine with the ranks of the current group."""
     group = current_group()
-    for backend in ("eager", "static"):
+    set_sharding(DataParallel(shards=shards).sharding())
+    for backend in ENGINES:
         keras.config.set_backend(backend)
         for name in names:
+            keras.utils.clear_session()
             if name == "resnet20":
                 digest = train_resnet20(shards)
             else:
                 digest = models.train(name, rows=8 * shards + 7, batch_size=2 * shards)
-            digests = set(group.gather(digest))
-            if group.rank == 0:
-                print(backend, name, *digests, flush=True)
+            digests = sorted(set(group.gather(digest)))
+            yield " ".join([str(group.size), str(shards), backend, name, *digests])
+
+
+def main() -> None:
+    world = join(timeout=300)
+    lines = list(train(16, ("resnet20", *SMALL)))
+    with in_parts(8, 4, 2, 1) as part:
+        if part is not None:
+            lines += train(16, ("resnet20", *SMALL) if part.size == 1 else ("resnet20",))
+    with in_parts(4, 2, 1) as part:
+        if part is not None:
+            lines += train(4, EVERY)
+    every = {line for lines in world.gather(lines) for line in lines}
+    if world.rank == 0:
+        print(*sorted(every), sep="\n", flush=True)
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2:])
+    main()

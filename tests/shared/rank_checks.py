@@ -20,23 +20,11 @@ from typing import Any
 import numpy as np
 import pytest
 import rank_models as models
+from rank_parts import join, on_first_rank
 
 import kerasish as keras
 from kerasish.backends import choose
-from kerasish.ranks import Alone, current_group, set_group, set_sharding, tree_sum
-
-
-@contextmanager
-def alone() -> Iterator[None]:
-    """A block in which this rank works by itself."""
-    group = current_group()
-    set_group(Alone())
-    set_sharding(None)
-    try:
-        yield
-    finally:
-        set_group(group)
-        models.use_shards(group.size)
+from kerasish.ranks import current_group, tree_sum
 
 
 def check_sums() -> None:
@@ -80,9 +68,12 @@ def check_same_bits() -> None:
     for backend in ("eager", "static"):
         keras.config.set_backend(backend)
         for name in ("mlp", "normalized") if backend == "static" else ("mlp",):
-            with alone():
+
+            def train(model: str = name) -> str:
                 models.use_shards(4)
-                expected = models.train(name)
+                return models.train(model)
+
+            expected = on_first_rank(train)
             models.use_shards(4)
             found = current_group().gather(models.train(name))
             assert set(found) == {expected}, (backend, name, expected, found)
@@ -105,8 +96,7 @@ def check_equals_one_process() -> None:
         scores = model.evaluate(x[:101], y[:101], verbose=0)
         return model.get_weights(), history.history, scores, model.predict(x[:77], verbose=0)
 
-    with alone():
-        weights, logs, scores, outputs = run()
+    weights, logs, scores, outputs = on_first_rank(run)
     own = run()
     assert models.greatest_difference(own[0], weights) < 1e-6
     for key, values in logs.items():
@@ -128,8 +118,7 @@ def check_synchronized() -> None:
             history = model.fit(x, y, batch_size=32, epochs=2, verbose=0)
             return model.get_weights(), history.history
 
-        with alone():
-            weights, logs = run()
+        weights, logs = on_first_rank(run)
         found, own = run()
         for a, b in zip(found, weights):  # a bias before it has gradients of rounding alone
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
@@ -198,8 +187,7 @@ def check_sources() -> None:
         assert outputs["p"].shape == (50, 10)
         return numbers, [*model.get_weights(), *outputs.values()]
 
-    with alone():
-        numbers, arrays = run()
+    numbers, arrays = on_first_rank(run)
     found, own = run()
     np.testing.assert_allclose(found, numbers, rtol=2e-6)
     assert models.greatest_difference(own, arrays) < 2e-6
@@ -209,17 +197,17 @@ def check_few_rows() -> None:
     """Fewer rows than ranks, or one for each: no rank is left out, none stops."""
     x, y = models.data(9)
     for name, rows in (("smooth", 8), ("joined", current_group().size)):
-        given = {"batch_size": rows, "epochs": 2, "verbose": 0, "shuffle": False}
-        with alone():
+
+        def run(name: str = name, rows: int = rows) -> tuple[Any, ...]:
             model = models.compiled(name)
-            expected = model.fit(x, y, **given).history
-            weights = model.get_weights()
-            outputs = model.predict(x[:1], verbose=0)
-        model = models.compiled(name)
-        found = model.fit(x, y, **given).history
-        np.testing.assert_allclose(found["loss"], expected["loss"], rtol=1e-6)
-        assert models.greatest_difference(model.get_weights(), weights) < 1e-6, name
-        np.testing.assert_allclose(model.predict(x[:1], verbose=0), outputs, rtol=1e-5)
+            history = model.fit(x, y, batch_size=rows, epochs=2, verbose=0, shuffle=False).history
+            return history["loss"], model.get_weights(), model.predict(x[:1], verbose=0)
+
+        losses, weights, outputs = on_first_rank(run)
+        found = run()
+        np.testing.assert_allclose(found[0], losses, rtol=1e-6)
+        assert models.greatest_difference(found[1], weights) < 1e-6, name
+        np.testing.assert_allclose(found[2], outputs, rtol=1e-5)
 
 
 def check_resume() -> None:
@@ -236,21 +224,23 @@ def check_resume() -> None:
         return models.digest(model, history)
 
     with shared_folder() as folder:
-        with alone():
-            expected = fit(folder / f"whole{group.rank}", 3)
-            fit(folder / f"begun{group.rank}", 2)
-            drop_latest(folder / f"begun{group.rank}")
-        group.gather(None)
+
+        def begin() -> str:
+            expected = fit(folder / "whole", 3)
+            fit(folder / "begun0", 2)
+            drop_latest(folder / "begun0")
+            return expected
+
+        expected = on_first_rank(begin)
         found = fit(folder / "begun0", 3)
         assert set(group.gather(found)) == {expected}, (expected, found)
         fit(folder / "ranks", 2)
-        if group.rank == 0:
+
+        def go_on() -> str:
             drop_latest(folder / "ranks")
-            for rank in range(group.size):
-                shutil.copytree(folder / "ranks", folder / f"ranks{rank}")
-        group.gather(None)
-        with alone():
-            assert fit(folder / f"ranks{group.rank}", 3) == expected
+            return fit(folder / "ranks", 3)
+
+        assert on_first_rank(go_on) == expected
     models.use_shards(group.size)
 
 
@@ -314,9 +304,8 @@ CHECKS = {k.removeprefix("check_"): f for k, f in globals().items() if k.startsw
 
 
 def main(checks: dict[str, Callable[[], None]], names: list[str]) -> None:
-    keras.distribution.initialize(timeout=60)
+    group = join(timeout=60)
     keras.distribution.set_distribution(keras.distribution.DataParallel())
-    group = current_group()
     assert group.size > 1 and keras.distribution.get_device_count() == group.size
     for name in names or list(checks):
         checks[name]()

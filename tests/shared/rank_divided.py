@@ -1,7 +1,8 @@
 """Checks of an optimizer whose slots the ranks divide: `mpiexec -n 2 python rank_divided.py`.
 
-With `layouts` as the first argument the ranks divide kernels, too, as `ModelParallel` does. What is
-divided ends with the bits of what is not; files are the same; each goes on from the other.
+After `kernels` among the names of checks the ranks divide kernels, too, as `ModelParallel` does;
+after `both` each check compares both ways. What is divided ends with the bits of what is not; files
+are the same; each goes on from the other.
 """
 
 from __future__ import annotations
@@ -17,21 +18,36 @@ from typing import Any
 import numpy as np
 import pytest
 import rank_models as models
-from rank_checks import alone, drop_latest, main, shared_folder
+from rank_checks import drop_latest, main, shared_folder
+from rank_parts import alone, on_first_rank
 
 import kerasish as keras
 from kerasish.ranks import Sharding, current_group, set_sharding
 
 opt = keras.optimizers
 SHARDS = [4]  # the number of ranks, where that is 3
-LAYOUTS = "layouts" in sys.argv[1:2]
+WAYS = ["whole", "slots"]  # what the checks compare
 
 
-def divide(divided: bool) -> None:
+def divide(way: str) -> None:
     """Cut batches into shards; let the ranks divide slots, or slots and kernels, or nothing."""
-    slots = divided and not LAYOUTS
-    kernels = is_kernel if divided and LAYOUTS else None
-    set_sharding(Sharding(current_group(), SHARDS[0], slots, kernels))
+    kernels = is_kernel if way == "kernels" else None
+    set_sharding(Sharding(current_group(), SHARDS[0], way == "slots", kernels))
+
+
+def check_slots() -> None:
+    """Divide slots in the checks that follow."""
+    WAYS[1:] = ["slots"]
+
+
+def check_kernels() -> None:
+    """Divide slots and kernels in the checks that follow."""
+    WAYS[1:] = ["kernels"]
+
+
+def check_both() -> None:
+    """Compare both ways in the checks that follow."""
+    WAYS[1:] = ["slots", "kernels"]
 
 
 def is_kernel(path: str) -> bool:
@@ -66,11 +82,11 @@ def same_bits(kinds: dict[str, Any], backend: str) -> None:
     keras.config.set_backend(backend)
     for name, make in kinds.items():
         found = []
-        for divided in (False, True):
-            divide(divided)
+        for way in WAYS:
+            divide(way)
             model = compiled(make)
             found.append(whole_digest(model, fit(model)))
-            assert (model.optimizer.division is not None) == divided
+            assert (model.optimizer.division is not None) == (way != "whole")
         every = current_group().gather(tuple(found))
         assert len({d for both in every for d in both}) == 1, (backend, name, every)
 
@@ -106,28 +122,35 @@ KINDS: dict[str, Any] = {
 }
 
 
-def check_options() -> None:
-    """Norms, averages, scales and accumulation: the bits of whole updates, on both engines."""
-    for backend in ("eager", "static"):
-        same_bits(OPTIONS, backend)
+def check_options_eager() -> None:
+    """Norms, averages, scales and accumulation: the bits of whole updates."""
+    same_bits(OPTIONS, "eager")
 
 
-def check_kinds() -> None:
+def check_options_static() -> None:
+    same_bits(OPTIONS, "static")
+
+
+def check_kinds_eager() -> None:
     """Every optimizer that works element by element."""
-    for backend in ("eager", "static"):
-        same_bits(KINDS, backend)
+    same_bits(KINDS, "eager")
+
+
+def check_kinds_static() -> None:
+    same_bits(KINDS, "static")
 
 
 def check_essentials() -> None:
     """What looks at whole gradients, variables or losses, on the eager engine."""
     few = {k: OPTIONS[k] for k in ("clipnorm", "loss scale")}
     same_bits({**few, "excluding": excluding, "eve": KINDS["eve"]}, "eager")
-    divide(True)
-    model = compiled(OPTIONS["loss scale"])
-    fit(model, epochs=1)
-    scale = float(model.optimizer.dynamic_scale.numpy())
-    assert scale < model.optimizer.initial_scale, scale  # some gradients were not finite
-    assert np.isfinite(model.get_weights()[0]).all()
+    for way in WAYS[1:]:
+        divide(way)
+        model = compiled(OPTIONS["loss scale"])
+        fit(model, epochs=1)
+        scale = float(model.optimizer.dynamic_scale.numpy())
+        assert scale < model.optimizer.initial_scale, scale  # some gradients were not finite
+        assert np.isfinite(model.get_weights()[0]).all()
 
 
 def check_dtypes() -> None:
@@ -147,8 +170,8 @@ def check_bytes() -> None:
     group = current_group()
     keras.config.set_backend("static")
     sizes = []
-    for divided in (False, True):
-        divide(divided)
+    for way in WAYS:
+        divide(way)
         keras.utils.set_random_seed(1)
         model = keras.Sequential(
             [keras.Input((20,)), *(keras.layers.Dense(n) for n in (256, 256, 10))]
@@ -159,7 +182,7 @@ def check_bytes() -> None:
         sizes.append(sum(v.numpy().nbytes for v in model.optimizer.variables))
         [(_, step)] = model.training_program.compiled_steps("train")
         assert all(e.is_native for e in step.inner.executables())
-    assert sizes[1] <= sizes[0] * (1 / group.size + 0.01), sizes
+    assert max(sizes[1:]) <= sizes[0] * (1 / group.size + 0.01), sizes
     if group.rank == 0:
         print(f"bytes {sizes[1] / sizes[0]:.4f} of the whole on {group.size} ranks")
 
@@ -175,7 +198,7 @@ def check_refused() -> None:
         def update_step(self, gradient: Any, variable: Any, learning_rate: Any) -> None:
             self.assign_sub(variable, learning_rate * gradient)
 
-    divide(True)
+    divide(WAYS[-1])
     for make in (opt.Muon, opt.Adafactor, Centered, Stepping):
         with pytest.raises(ValueError, match="more than element by element"):
             fit(compiled(lambda make=make: make(0.01)))
@@ -193,12 +216,13 @@ def check_files() -> None:
     keras.config.set_backend("static")
     with shared_folder() as folder:
         expected, digests = {}, {}
-        for divided in (False, True):
-            divide(divided)
+        for way in WAYS:
+            divided = way != "whole"
+            divide(way)
             model = compiled(KINDS["adamw"])
-            digests[divided] = whole_digest(model, fit(model))
-            own = folder / (f"divided{group.rank}" if divided else f"whole{group.rank}")
-            target = folder / "divided" if divided else own
+            digests[way] = whole_digest(model, fit(model))
+            own = folder / f"{way}{group.rank}"
+            target = folder / way if divided else own
             if divided:
                 # Rank 0 alone writes: the others' folders stay empty.
                 own.mkdir()
@@ -219,9 +243,9 @@ def check_files() -> None:
         assert len(set(digests.values())) == 1
         # Each goes on from the file of the other, and from its own.
         ends = set()
-        for source in (folder / "whole0", folder / "divided"):
-            for divided in (False, True):
-                divide(divided)
+        for source in (folder / "whole0", *(folder / way for way in WAYS[1:])):
+            for way in WAYS if source.name == "whole0" else ("whole", source.name):
+                divide(way)
                 model = keras.models.load_model(str(source / "c.keras"))
                 ends.add(whole_digest(model, fit(model, shuffle=False)))
                 keras.utils.set_random_seed(3)
@@ -236,10 +260,13 @@ def check_switched() -> None:
     """The same model goes on with divided slots, and with whole ones again."""
     keras.config.set_backend("static")
     ends = []
-    for changes in ((False, False, False), (False, True, False), (True, False, True)):
+    changes = [("whole", "whole", "whole")]
+    for way in WAYS[1:]:
+        changes += [("whole", way, "whole"), (way, "whole", way)]
+    for ways in changes:
         model = compiled(KINDS["adamw"])
-        for divided in changes:
-            divide(divided)
+        for way in ways:
+            divide(way)
             history = fit(model, epochs=1, shuffle=False)
         ends.append(whole_digest(model, history))
     assert len(set(ends)) == 1, ends
@@ -251,20 +278,25 @@ def check_resume() -> None:
     group = current_group()
     x, y = models.data(96)
 
+    way = WAYS[-1]
+
     def run(folder: Path, epochs: int, divided: bool) -> str:
         keras.utils.clear_session()
         model = models.compiled("mlp")
-        divide(divided)
+        divide(way if divided else "whole")
         resume = keras.callbacks.Resume(folder, every=2, seconds=None, background=False)
         history = model.fit(x, y, batch_size=16, epochs=epochs, verbose=0, resume=resume)
         return whole_digest(model, history)
 
     with shared_folder() as folder:
-        with alone():
-            expected = run(folder / f"one{group.rank}", 3, False)
-            run(folder / f"begun{group.rank}", 2, False)
-            drop_latest(folder / f"begun{group.rank}")
-        group.gather(None)
+
+        def begin() -> str:
+            expected = run(folder / "one", 3, False)
+            run(folder / "begun", 2, False)
+            drop_latest(folder / "begun")
+            return expected
+
+        expected = on_first_rank(begin)
         states = []
         for divided in (False, True):  # the states in files, too
             run(folder / f"to{divided}", 2, divided)
@@ -277,18 +309,19 @@ def check_resume() -> None:
             drop_latest(folder / "toTrue")
         group.gather(None)
         found = {
-            "alone -> divided": run(folder / "begun0", 3, True),
+            "alone -> divided": run(folder / "begun", 3, True),
             "whole -> divided": run(folder / "toFalse", 3, True),
             "divided -> whole": run(folder / "toTrue", 3, False),
         }
         assert set(found.values()) == {expected}, (expected, found)
         run(folder / "last", 2, True)
         group.gather(None)
-        if group.rank == 0:
+
+        def go_on() -> str:
             drop_latest(folder / "last")
-            with alone():
-                found["divided -> alone"] = run(folder / "last", 3, False)
-        group.gather(None)
+            return run(folder / "last", 3, False)
+
+        found["divided -> alone"] = on_first_rank(go_on)
         assert set(found.values()) == {expected}, (expected, found)
 
 
@@ -300,9 +333,9 @@ def check_callbacks() -> None:
     cb = keras.callbacks
     digests, names = set(), set()
     with shared_folder() as folder:
-        for divided in (False, True):
-            divide(divided)
-            target = folder / str(divided)
+        for way in WAYS:
+            divide(way)
+            target = folder / way
             keras.utils.clear_session()
             model = models.compiled("mlp", optimizer=opt.Adam(0.01, use_ema=True, ema_momentum=0.5))
             history = model.fit(
@@ -313,7 +346,7 @@ def check_callbacks() -> None:
                                        background=True),
                     cb.ModelCheckpoint(str(target / "b{epoch}-{batch}.weights.h5"),
                                        save_weights_only=True, save_freq=3),
-                    cb.BackupAndRestore(str(folder / f"backup{divided}"),
+                    cb.BackupAndRestore(str(folder / f"backup{way}"),
                                         delete_checkpoint=False),
                     cb.SwapEMAWeights(),
                 ],
@@ -326,10 +359,10 @@ def check_callbacks() -> None:
         assert len(names) == 1, names
         assert len(digests) == 1 + sum(n.endswith("h5") for n in next(iter(names))), digests
         sums = []
-        for divided in (False, True):
-            model = keras.models.load_model(str(folder / str(divided) / "best.keras"))
+        for way in WAYS:
+            model = keras.models.load_model(str(folder / way / "best.keras"))
             sums.append([v.numpy().tobytes() for v in model.optimizer.variables])
-        assert sums[0] == sums[1]
+        assert all(each == sums[0] for each in sums)
 
 
 def check_sources() -> None:
@@ -348,12 +381,10 @@ def check_sources() -> None:
 
     digests = set()
     with shared_folder() as folder:
-        for divided in (False, True):
-            divide(divided)
+        for way in WAYS:
+            divide(way)
             model = compiled(KINDS["adamw"])
-            resume = keras.callbacks.Resume(
-                folder / str(divided), every=3, seconds=None, background=False
-            )
+            resume = keras.callbacks.Resume(folder / way, every=3, seconds=None, background=False)
             history = model.fit(Batches(), epochs=2, verbose=0, resume=resume)
             digests.add(whole_digest(model, history))
         assert len(digests) == 1
@@ -375,7 +406,7 @@ def check_one_rank() -> None:
     """What one rank does by itself between two saves is no missing call."""
     group = current_group()
     keras.config.set_backend("static")
-    divide(True)
+    divide(WAYS[-1])
     model = compiled(KINDS["adamw"])
     fit(model, epochs=1)
     step = model.training_program.step("predict")
@@ -460,4 +491,4 @@ CHECKS = {k.removeprefix("check_"): f for k, f in globals().items() if k.startsw
 if __name__ == "__main__":
     if os.environ.get("PMI_SIZE") == "3":
         SHARDS[0] = 3
-    main(CHECKS, sys.argv[2:] if LAYOUTS else sys.argv[1:])
+    main(CHECKS, sys.argv[1:])
