@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import kerasish
-from kerasish import layers, ops
+from kerasish import config, layers, ops
 from kerasish.backends import onednn
 from kerasish.backends.onednn import native
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
@@ -183,20 +183,25 @@ def test_float_weights_are_followed_through_training_and_assignment() -> None:
         assert np.abs(model.predict(x, verbose=0) - before).max() > 1e-3
 
 
-def test_many_batches_in_one_native_call_reorder_once() -> None:
-    """The run clears the flag itself, since Python sets it before the first batch only."""
+@pytest.mark.parametrize("threads", [1, 2])
+def test_many_batches_in_one_native_call_reorder_once(threads: int) -> None:
+    """The run clears the flag itself, since Python sets it before the first batch only.
+
+    On one thread the library multiplies; beside a helper the product packs its weights itself.
+    """
     model = kerasish.Sequential([kerasish.Input((256,)), layers.Dense(256), layers.Dense(1)])
     model.compile("sgd", "mse")
     x = np.random.default_rng(0).normal(size=(64, 256)).astype("float32")
     expected = float(np.mean(np.asarray(model(x)) ** 2))
-    for _ in range(2):
-        loss = model.evaluate(x, np.zeros((64, 1)), batch_size=16, verbose=0)
-        np.testing.assert_allclose(loss, expected, rtol=1e-5)
-        kept = [e.kept for e in model.training_program.step("test").executables()]
-        assert any(k.nbytes for k in kept) and not any(k.flags.any() for k in kept)
-        assert not any(map(is_stale, kept))  # nor does the next call
-        model.fit(x, np.ones((64, 1)), batch_size=16, verbose=0)
-        expected = float(np.mean(np.asarray(model(x)) ** 2))
+    with config.using_threads(threads):
+        for _ in range(2):
+            loss = model.evaluate(x, np.zeros((64, 1)), batch_size=16, verbose=0)
+            np.testing.assert_allclose(loss, expected, rtol=1e-5)
+            kept = [e.kept for e in model.training_program.step("test").executables()]
+            assert any(k.nbytes for k in kept) and not any(k.flags.any() for k in kept)
+            assert not any(map(is_stale, kept))  # nor does the next call
+            model.fit(x, np.ones((64, 1)), batch_size=16, verbose=0)
+            expected = float(np.mean(np.asarray(model(x)) ** 2))
 
 
 def test_a_run_over_rows_that_fails_is_not_believed() -> None:
