@@ -405,10 +405,10 @@ def threads() -> int | None:
         2
         >>> set_threads(None)
     """
-    return _threads_here.get() or _Settings.threads
+    return threads_here.get() or _Settings.threads
 
 
-_threads_here: contextvars.ContextVar[int | None] = contextvars.ContextVar("threads", default=None)
+threads_here: contextvars.ContextVar[int | None] = contextvars.ContextVar("threads", default=None)
 
 
 @contextlib.contextmanager
@@ -426,11 +426,11 @@ def using_threads(threads: int | None) -> Iterator[None]:
         ...     print(threads())
         1
     """
-    token = _threads_here.set(threads or _threads_here.get())
+    token = threads_here.set(threads or threads_here.get())
     try:
         yield
     finally:
-        _threads_here.reset(token)
+        threads_here.reset(token)
 
 
 def set_optimize(level: str) -> None:

@@ -55,7 +55,7 @@ class _State:
     accelerated = False  # whether anything may lie on a GPU; until then no code checks
 
 
-_block: contextvars.ContextVar[Device | None] = contextvars.ContextVar("device", default=None)
+device_here: contextvars.ContextVar[Device | None] = contextvars.ContextVar("device", default=None)
 _guard = threading.Lock()
 
 
@@ -82,7 +82,7 @@ def parse(name: str | Device) -> Device:
 
 def current() -> Device:
     """Return the device that new tensors are made on."""
-    return _block.get() or _State.chosen or _State.automatic or _find_automatic()
+    return device_here.get() or _State.chosen or _State.automatic or _find_automatic()
 
 
 def set_device(name: str) -> None:
@@ -123,11 +123,11 @@ def device(device_name: str | Device) -> Iterator[Device]:
         ...     print(chosen)
         cpu
     """
-    token = _block.set(_usable(parse(device_name)))
+    token = device_here.set(_usable(parse(device_name)))
     try:
-        yield _block.get()  # type: ignore[misc]
+        yield device_here.get()  # type: ignore[misc]
     finally:
-        _block.reset(token)
+        device_here.reset(token)
 
 
 def is_accelerated() -> bool:

@@ -25,21 +25,16 @@ from kerasish.backends.static.lowering.program_threads import Threads, program_t
 from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.runtime.blocks import BlockRuns, Blocks, in_blocks, may_divide
 from kerasish.backends.static.runtime.control import Settings, kernels
-from kerasish.backends.static.runtime.filling import fill, leaves_of
+from kerasish.backends.static.runtime.filling import fill
 from kerasish.backends.static.runtime.inspection import explained, memory_of, timings
 from kerasish.backends.static.runtime.kept import VariableBuffer, unread
 from kerasish.backends.static.runtime.lanes import Lanes
-from kerasish.backends.static.runtime.messages import (
-    report_slow,
-    say,
-    show_pass,
-    warn_once,
-)
+from kerasish.backends.static.runtime.messages import report_slow, say, show_pass, warn_once
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
 from kerasish.backends.static.runtime.peaks import measured_peaks
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.backends.static.runtime.ready import ready_call
-from kerasish.backends.static.runtime.row_runs import RowGather, RowSteps, can_gather
+from kerasish.backends.static.runtime.row_runs import RowSteps, row_gather
 from kerasish.backends.static.runtime.signatures import (
     MOST_CONSTANTS,
     explain,
@@ -471,13 +466,8 @@ class CompiledCall:
         executable = self.executable
         if len(executable.parts) != 1 or not executable.is_native or self.results:
             return None
-        leaves = [leaf for a in args for leaf in leaves_of(a)]
-        sources = [array for leaf in leaves for array, part in zip(arrays, parts) if part is leaf]
-        targets = executable.inputs
-        if len(sources) != len(targets) or not can_gather(sources, targets):
-            return None
-        gather = RowGather(sources, targets)
-        return RowSteps(
+        gather = row_gather(arrays, parts, args, executable.inputs)
+        return None if gather is None else RowSteps(
             executable.parts[0], gather, order, self._before, self._after, self._row_timings,
             self.explained,
         )  # fmt: skip

@@ -372,9 +372,7 @@ def make_matmul(
         return SmallMatmulUnit(a, b, out, bias, activation)
     if bias is None and added is None and not activation:
         steps = contiguous(out.shape)
-        unit: Unit | None = None
-        if axes is None:
-            unit = make_thin(a, b, out)
+        unit: Unit | None = make_thin(a, b, out) if axes is None else None
         unit = unit or make_batched(a, b, out, steps if axes is None else _unturned(steps, axes))
         if unit is not None:
             return unit

@@ -16,8 +16,8 @@ from kerasish.backends.static.lowering.program_threads import nanoseconds
 from kerasish.backends.static.runtime.lanes import Lanes
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.changes import Changes
-from kerasish.config import _threads_here
-from kerasish.devices import _block
+from kerasish.config import threads_here
+from kerasish.devices import device_here
 from kerasish.graph.ir import Graph, Value
 from kerasish.tensor import current_scope
 from kerasish.typing import Array
@@ -64,7 +64,7 @@ def ready_call(
     if mark is not Changes.mark or not lanes.is_simple():
         return None
     stale = guards.stale if guards.may_change_unnoticed() else None
-    dtype, threads_in, device_in = x.dtype, _threads_here.get, _block.get
+    dtype, threads_in, device_in = x.dtype, threads_here.get, device_here.get
     threads, device = threads_in(), device_in()
     lock, free = lanes._lock, lanes._free
     is_short = sum(map(nanoseconds, graph.nodes)) <= SHORT

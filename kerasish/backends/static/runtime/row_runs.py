@@ -20,6 +20,7 @@ from kerasish.backends.static.codegen.driver import (
 )
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.machine import guard_pages
+from kerasish.backends.static.runtime.filling import leaves_of
 from kerasish.backends.static.strict import records as strict_records
 from kerasish.typing import Array
 
@@ -153,6 +154,24 @@ class RowSteps:
         """Go on at a batch of the epoch, 0 for its first."""
         self._gather.start(self.order[batch * self._gather.size :])
         self.done, self.left = batch, len(self.order) // self._gather.size - batch
+
+
+def row_gather(
+    arrays: Sequence[Array], parts: Sequence[Array], args: Sequence[Any], targets: Sequence[Array]
+) -> RowGather | None:
+    """Return what copies rows of arrays into a program's inputs; None where that cannot be.
+
+    Args:
+        arrays: all rows.
+        parts: the batch of each array.
+        args: the arguments of the step, which hold the parts.
+        targets: the program's inputs.
+    """
+    leaves = [leaf for a in args for leaf in leaves_of(a)]
+    sources = [array for leaf in leaves for array, part in zip(arrays, parts) if part is leaf]
+    if len(sources) != len(targets) or not can_gather(sources, targets):
+        return None
+    return RowGather(sources, targets)
 
 
 def can_gather(sources: Sequence[Any], targets: Sequence[Any]) -> bool:
