@@ -1,4 +1,4 @@
-"""Helpers that take shares of predictions: every share runs once, whoever runs it."""
+"""Helpers that take shares of predictions: every share runs once, by one thread or another."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ _FEW = 4096
 
 @lru_cache(maxsize=16)
 def _few_numbers(count: int) -> Array:
-    """Return the numbers of so many rows; the array is shared, and only read."""
+    """Return 0, 1, ... for `count` rows; the array is shared, and only read."""
     result = np.arange(count)
     result.flags.writeable = False
     return result

@@ -167,7 +167,7 @@ class _Combiner:
         return root is other and order == (_swapped(axes) if turned else axes)
 
     def _inside(self, nodes: Iterable[Node], results: Collection[Value]) -> None:
-        """Check that nobody else reads what the nodes compute, but the results."""
+        """Check that other nodes read nothing of what these compute but the results."""
         own = set(nodes)
         for node in own:
             for v in node.outputs:

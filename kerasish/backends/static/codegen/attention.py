@@ -181,7 +181,7 @@ class _Heads:
         return w.bits_and(up, word(-small_products.WIDEST))
 
     def reserve(self, **sizes: Value) -> None:
-        """Place parts of so many elements in the scratch memory."""
+        """Place parts of these numbers of elements in the scratch memory."""
         end = self.scratch
         for name, size in sizes.items():
             self.at[name] = end

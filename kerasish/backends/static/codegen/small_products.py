@@ -38,7 +38,7 @@ def tile_rows(target: Target) -> int:
 
 
 def padded(count: int) -> int:
-    """Return how many columns a packed matrix of so many takes at most."""
+    """Return how many columns a packed matrix of this many takes at most."""
     return -(-count // WIDEST) * WIDEST
 
 

@@ -1,4 +1,4 @@
-"""Helpers: threads that take shares of short work, and that nobody waits for.
+"""Helpers: threads that take shares of short work, and that no caller waits for.
 
 OpenMP's threads meet at the begin and the end of each part: one that another process keeps from
 running makes all wait for a time slice. Here the calling thread offers shares, and takes them
@@ -328,7 +328,7 @@ class _Team:
             self._words[_STOP] = 0
 
     def _forget(self) -> None:
-        """A forked child has no helpers, and nobody there owns the state."""
+        """A forked child has no helpers, and no thread there owns the state."""
         self._lock = threading.Lock()
         self._threads = []
         self._words[_HELPERS], self._words[_OWNER], self._words[_TICKET] = 0, 0, _CLOSED
@@ -339,7 +339,7 @@ _helpers: contextvars.ContextVar[int] = contextvars.ContextVar("helpers", defaul
 
 @contextlib.contextmanager
 def using_helpers(helpers: int) -> Iterator[None]:
-    """Let units that are made in the block, in this thread, count on so many helpers."""
+    """Let units that are made in the block, in this thread, count on this number of helpers."""
     token = _helpers.set(helpers)
     try:
         yield
