@@ -82,7 +82,7 @@ def ready_call(
             return None
         if stale is not None and stale() is not None:
             return None
-        # A thread with the lock may use what is free without taking it: no other takes it meanwhile.
+        # A thread with the lock may use what is free without taking it: no other takes it then.
         with lock:
             if not free or lanes.alone or mark is not Changes.mark:
                 return None
