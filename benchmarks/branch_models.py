@@ -20,6 +20,7 @@ import kerasish
 from kerasish import config, layers
 from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.backends.static.lowering import branches, program_threads
+from kerasish.backends.static.runtime import blocks
 
 _SMALL, _BETTER = program_threads.SMALL_PROGRAM, program_threads.BETTER
 # Threads, whether programs choose theirs by their work, and the limit of groups.
@@ -136,6 +137,7 @@ class _Run(NamedTuple):
 
 
 def _compiled(make: Callable[[], Any], batch: int, kind: str, way: str) -> _Run:
+    blocks.SMALL = float("inf")  # one program computes all rows
     threads, by_program, branches.WORTH = WAYS[way]
     program_threads.SMALL_PROGRAM = _SMALL if by_program else 0
     program_threads.BETTER = _BETTER if by_program else 0.0
