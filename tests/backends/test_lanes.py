@@ -57,11 +57,12 @@ def together(tasks: list[Callable[[], None]]) -> None:
         except BaseException as error:  # noqa: BLE001 (raised below)
             errors.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(task,)) for task in tasks]
+    threads = [threading.Thread(target=guarded, args=(task,), daemon=True) for task in tasks]
     for thread in threads:
         thread.start()
+    end = time.monotonic() + WAIT
     for thread in threads:
-        thread.join(WAIT)
+        thread.join(max(end - time.monotonic(), 0.0))
     assert not any(thread.is_alive() for thread in threads)
     if errors:
         raise errors[0]
@@ -160,9 +161,10 @@ def test_a_thread_that_has_waited_goes_first(monkeypatch: pytest.MonkeyPatch) ->
 
     for _ in range(5):
         own.enter(alone=True)
-        thread = threading.Thread(target=wait)
+        thread = threading.Thread(target=wait, daemon=True)
         thread.start()
-        while not own._waiting:
+        end = time.monotonic() + WAIT
+        while not own._waiting and thread.is_alive() and time.monotonic() < end:
             time.sleep(0.001)
         own.leave()
         own.enter(alone=True)
