@@ -1,12 +1,12 @@
 """`python -m benchmarks.link`: how much of the sums over ranks a step hides, over a slow link.
 
 Two network namespaces of this machine are joined by a link of 1 Gbit/s (`ip`, `tc`; needs root).
-Each holds one rank, on a core of its own. A network of eight dense layers trains there in turns:
+Each holds one rank, on a core of its own. A network of dense layers trains there in turns:
 without sums, with sums one after the other, and with sums while the step computes. Beside them, the
 bare sums are timed. What early sums add to a step is not hidden; all else of the time of the bare
 sums is. The gain against sums in turn is printed, too.
 
-    python -m benchmarks.link --rows 1024 --seconds 40
+    python -m benchmarks.link --rows 1024 --layers 8 --seconds 40
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from kerasish.ranks import current_group
 
 ROOT = Path(__file__).resolve().parent.parent
 HOSTS = {"kerasishA": "10.77.0.1", "kerasishB": "10.77.0.2"}
-LAYERS, WIDTH, STEPS = 8, 512, 4
+WIDTH, STEPS = 512, 4
 KINDS = ("none", "in turn", "early", "bare")
 # Stands for ssh: runs a command in the namespace of a host, on a core of its own.
 AGENT = """#!/bin/bash
@@ -93,15 +93,17 @@ def in_turn(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Unit]
     return results
 
 
-def measure(rows: int, seconds: float) -> dict[str, list[float]]:
+def measure(rows: int, depth: int, optimizer: str, seconds: float) -> dict[str, list[float]]:
     """Return the seconds per step of each kind, one number per turn.
 
     Args:
         rows: of a rank's batch.
+        depth: how many layers the network has.
+        optimizer: its name.
         seconds: that all turns may take together.
     """
     group, parallel = current_group(), keras.distribution.DataParallel()
-    layers = [keras.layers.Dense(WIDTH, activation="tanh") for _ in range(LAYERS)]
+    layers = [keras.layers.Dense(WIDTH, activation="tanh") for _ in range(depth)]
     total = rows * STEPS * group.size
     x = np.random.default_rng(0).standard_normal((total, WIDTH), dtype=np.float32)
     y = np.tanh(x)
@@ -112,7 +114,7 @@ def measure(rows: int, seconds: float) -> dict[str, list[float]]:
     for kind in KINDS[:3]:
         keras.utils.set_random_seed(0)
         models[kind] = keras.models.clone_model(keras.Sequential([keras.Input((WIDTH,)), *layers]))
-        models[kind].compile("sgd", "mse")
+        models[kind].compile(optimizer, "mse")
     arrays = [np.ones(WIDTH * WIDTH + WIDTH, np.float32) for _ in layers]
 
     def turn(kind: str) -> float:
@@ -164,6 +166,8 @@ def main(arguments: Sequence[str]) -> int:
     """Run the job between two namespaces, or, on a rank, its part of it."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.link", description=__doc__)
     parser.add_argument("--rows", type=int, default=1024, help="of a rank's batch")
+    parser.add_argument("--layers", type=int, default=8, help="of the network, 1 MB each")
+    parser.add_argument("--optimizer", default="adam")
     parser.add_argument("--seconds", type=float, default=40.0)
     parser.add_argument("--rate", default="1gbit")
     parser.add_argument("--rank", action="store_true", help=argparse.SUPPRESS)
@@ -172,7 +176,7 @@ def main(arguments: Sequence[str]) -> int:
         keras.distribution.initialize()
         rank = current_group().rank
         os.sched_setaffinity(0, {rank % (os.cpu_count() or 1)})
-        results = measure(given.rows, given.seconds)
+        results = measure(given.rows, given.layers, given.optimizer, given.seconds)
         if rank == 0:
             print(json.dumps(results), flush=True)
         return 0
@@ -190,7 +194,8 @@ def main(arguments: Sequence[str]) -> int:
             "ip", "netns", "exec", next(iter(HOSTS)), launch.find_mpiexec(), "-launcher", "ssh",
             "-launcher-exec", str(agent), "-hosts", ",".join(HOSTS.values()), "-ppn", "1", "-n",
             "2", sys.executable, "-m", "benchmarks.link", "--rank", "--rows", str(given.rows),
-            "--seconds", str(given.seconds),
+            "--layers", str(given.layers), "--optimizer", given.optimizer, "--seconds",
+            str(given.seconds),
         ]  # fmt: skip
         done = subprocess.run(
             command, env=environment, stdout=subprocess.PIPE, text=True, check=False, cwd=ROOT

@@ -13,12 +13,14 @@ import numpy as np
 
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.lowering.exchange import Exchange, ExchangeUnit
+from kerasish.backends.static.lowering.loops import LoopUnit, SegmentsUnit
 from kerasish.backends.static.lowering.progress import ProgressThread, progress_thread
 from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
 from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Value
 
 LONG_FLOPS, LONG_BYTES = 1e6, 1 << 18  # a unit that does, or writes, as much is a long one
+PART_BYTES = 1 << 20  # of the updates that wait for the same sums
 
 
 class _PhaseUnit(Unit):
@@ -159,7 +161,7 @@ def overlapped(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Un
         return list(units)  # strict memory looks at results where a unit has written them
     results: list[Unit] = []
     started: dict[Value, _Open] = {}
-    for unit in units:
+    for unit in first_sums_first(units, root):
         for v in dict.fromkeys(map(root, unit.reads)):
             if v in started:
                 results += started.pop(v).finish()
@@ -175,6 +177,50 @@ def overlapped(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Un
             results.append(next(iter(started.values())).poke())
     results += [u for exchange in started.values() for u in exchange.finish()]
     return _switched(results)
+
+
+def first_sums_first(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Unit]:
+    """Return the units with those behind the last exchange in the order of the sums they wait for.
+
+    Updates of variables are divided, so that those whose sums are there run while the others come.
+
+    Args:
+        units: in execution order.
+        root: value -> the value whose memory it uses.
+    """
+    last = max(i for i, unit in enumerate(units) if isinstance(unit, ExchangeUnit))
+    numbers: dict[Value, int] = {}  # value -> the last exchange that it waits for
+    count = effects = 0
+
+    def number_of(unit: Unit) -> int:
+        return max((numbers.get(root(v), 0) for v in unit.reads), default=0)
+
+    behind: list[tuple[int, Unit]] = []
+    for i, unit in enumerate(units):
+        number = number_of(unit)
+        if isinstance(unit, ExchangeUnit):
+            number = count = count + 1
+        elif not unit.movable:
+            number = effects = max(effects, number)  # such units keep their order
+        numbers.update((root(v), number) for v in unit.writes)
+        if i > last:
+            parts = _divided(unit, number_of) if isinstance(unit, SegmentsUnit) else [unit]
+            behind += [(number_of(p) if p.movable else number, p) for p in parts]
+    behind.sort(key=lambda pair: pair[0])
+    return [*units[: last + 1], *(unit for _, unit in behind)]
+
+
+def _divided(unit: SegmentsUnit, number_of: Callable[[Unit], int]) -> list[SegmentsUnit]:
+    """Return units of the parts that wait for the same sums, of `PART_BYTES` and more."""
+    groups: list[list[LoopUnit]] = []
+    number, nbytes = -1, PART_BYTES
+    for part in sorted(unit.parts, key=number_of):
+        if number_of(part) != number and nbytes >= PART_BYTES:
+            groups.append([])
+            nbytes = 0
+        groups[-1].append(part)
+        number, nbytes = number_of(part), nbytes + sum(map(nbytes_of, part.reads))
+    return [SegmentsUnit(parts) for parts in groups]
 
 
 def _switched(units: list[Unit]) -> list[Unit]:
