@@ -38,3 +38,11 @@ def test_divided_slots_and_variables_change_no_bit():
     job = run_job(2, ROOT / "tests" / "shared" / "rank_fuzz.py", 301, 305)
     assert job.status == 0, job.errors
     assert job.output.splitlines() == ["programs 4 equal"]
+
+
+@needs_mpi
+def test_ranks_with_unequal_rows_communicate_in_one_order():
+    """Seed 422 gave one rank two rows and the other one: they fused other loops."""
+    job = run_job(2, ROOT / "tests" / "shared" / "rank_fuzz.py", 422, 423)
+    assert job.status == 0, job.errors
+    assert job.output.splitlines() == ["programs 1 equal"]

@@ -18,6 +18,7 @@ from kerasish.graph.passes.fuse_epilogues import fuse_epilogues as fuse_epilogue
 from kerasish.graph.passes.hoist import hoist_exchanges as hoist_exchanges
 from kerasish.graph.passes.layout import lay_out_products as lay_out_products
 from kerasish.graph.passes.recurrences import fuse_recurrences as fuse_recurrences
+from kerasish.graph.passes.rounds import check_turns
 from kerasish.graph.passes.share import share_common as share_common
 from kerasish.graph.passes.simplify import simplify_algebra as simplify_algebra
 from kerasish.graph.passes.sparse_update import sparse_update as sparse_update
@@ -50,6 +51,7 @@ def optimize(
     rounds, passes = LEVELS[level]
     if rounds:
         graph = spread_gathers(graph)
+    before = graph
     settled: dict[Pass, Graph] = {}  # the last result of each pass
     for _ in range(rounds):
         for step in passes:
@@ -59,7 +61,7 @@ def optimize(
             if watch is not None:
                 watch(step.__name__, graph, after)
             settled[step] = graph = after
-    return drop_dead(graph) if rounds else graph
+    return check_turns(before, drop_dead(graph)) if rounds else graph
 
 
 def gather(graph: Graph, blocks: bool = True, heads: bool = True) -> Graph:
@@ -70,8 +72,9 @@ def gather(graph: Graph, blocks: bool = True, heads: bool = True) -> Graph:
         blocks: whether units leave out blocks of time steps that a mask leaves out.
         heads: whether one unit computes the products and the softmax of attention heads.
     """
+    before = graph
     left_out: dict[Pass, bool] = {fuse_recurrences: not blocks, fuse_attention: not heads}
     for step in FUSION_PASSES:
         if not left_out.get(step):
             graph = step(graph)
-    return check_order(graph)
+    return check_turns(before, check_order(graph))

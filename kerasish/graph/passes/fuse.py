@@ -15,7 +15,7 @@ from typing import Any
 
 from kerasish.graph.fused import Dims, FusedBody, make_fused
 from kerasish.graph.ir import Graph, Node, Value
-from kerasish.graph.passes.rounds import in_rounds
+from kerasish.graph.passes.rounds import exchanges_before, in_rounds
 
 DTYPES = frozenset(
     (
@@ -60,6 +60,7 @@ def _read_dims(value: Value, target: Sequence[int], dims: Dims) -> Dims:
 class _Fuser:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self.before = exchanges_before(graph)
         self.group_of: dict[Value, int] = {}  # value -> the unit that computes it
         self.groups: dict[int, _FusionGroup] = {}  # the units that are loops
         self.members: dict[int, list[int]] = {}  # unit -> indices of its nodes
@@ -91,7 +92,8 @@ class _Fuser:
                 self.deps[other] |= bits
 
     def _read_by(self, node: Node) -> set[int]:
-        return {self.group_of[v] for v in node.inputs if v in self.group_of}
+        values = (*node.inputs, *self.before.get(node, ()))
+        return {self.group_of[v] for v in values if v in self.group_of}
 
     def _dependents(self, unit: int) -> set[int]:
         """Return all units that depend on this one, directly or through others."""
@@ -427,12 +429,9 @@ class _Fuser:
         """Return the units in topological order that changes the given order least."""
         rank = {u: max(own) for u, own in self.members.items()}
         reads = {
-            u: {
-                self.group_of[v]
-                for n in own for v in self.graph.nodes[n].inputs if v in self.group_of
-            } - {u}
+            u: set().union(*(self._read_by(self.graph.nodes[n]) for n in own)) - {u}
             for u, own in self.members.items()
-        }  # fmt: skip
+        }
         return in_rounds(rank, reads)
 
     def _fused(self, group: _FusionGroup, uses: dict[Value, int]) -> Node:

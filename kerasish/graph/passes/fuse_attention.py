@@ -13,14 +13,14 @@ computes them part by part, in a cache. This is done where nothing else reads th
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, GraphOp, Node, Value
-from kerasish.graph.passes.rounds import in_rounds
+from kerasish.graph.passes.rounds import exchanges_before, in_rounds
 from kerasish.ops.op import REGISTRY
 from kerasish.ops.shapes import Spec
 
@@ -127,7 +127,7 @@ class _Combiner:
             if node not in self.taken:
                 nodes.append(node)
             nodes += self.new.get(place, ())
-        return self.graph.replace(nodes=_ordered(nodes))
+        return self.graph.replace(nodes=_ordered(nodes, exchanges_before(self.graph)))
 
     # --- questions ------------------------------------------------------------------------------
 
@@ -446,8 +446,11 @@ def _check_sizes(q: Value, kt: Value, v: Value) -> None:
         raise _NoMatchError
 
 
-def _ordered(nodes: Sequence[Node]) -> list[Node]:
-    """Return the nodes such that each comes after those that it reads."""
+def _ordered(nodes: Sequence[Node], before: Mapping[Node, Sequence[Value]]) -> list[Node]:
+    """Return the nodes such that each comes after those that it reads, or must follow."""
     makers = {v: i for i, node in enumerate(nodes) for v in node.outputs}
-    reads = {i: {makers[v] for v in node.inputs if v in makers} for i, node in enumerate(nodes)}
+    reads = {
+        i: {makers[v] for v in (*node.inputs, *before.get(node, ())) if v in makers}
+        for i, node in enumerate(nodes)
+    }
     return [nodes[i] for i in in_rounds({i: i for i in reads}, reads)]

@@ -1,8 +1,10 @@
-"""A topological order that changes a given order least."""
+"""Orders of nodes: a topological order that changes a given one least; ranks keep one order."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+
+from kerasish.graph.ir import Graph, GraphError, Node, Value
 
 
 def in_rounds(rank: Mapping[int, int], reads: Mapping[int, set[int]]) -> list[int]:
@@ -36,3 +38,30 @@ def in_rounds(rank: Mapping[int, int], reads: Mapping[int, set[int]]) -> list[in
     if len(ready) < len(reads):
         raise AssertionError("units need each other in a circle")
     return sorted(ready, key=lambda u: (turn[u], rank[u]))
+
+
+def exchanges_before(graph: Graph) -> dict[Node, tuple[Value, ...]]:
+    """Return node that communicates -> the results of the one before it, which must come first.
+
+    Ranks may have different numbers of rows, and fuse other nodes in other ways. They must
+    communicate in one order all the same: that of the program.
+    """
+    exchanges = [node for node in graph.nodes if node.op.communicates]
+    return {node: before.outputs for before, node in zip(exchanges, exchanges[1:])}
+
+
+def check_turns(before: Graph, after: Graph) -> Graph:
+    """Return the graph that passes have made of another if its nodes communicate in the same order.
+
+    Raises:
+        GraphError: they do not.
+    """
+    turns = {v: i for i, v in enumerate(_exchanged(before))}
+    places = [turns[v] for v in _exchanged(after) if v in turns]
+    if places != sorted(places):
+        raise GraphError("a pass has changed the order in which ranks communicate")
+    return after
+
+
+def _exchanged(graph: Graph) -> list[Value]:
+    return [v for node in graph.nodes if node.op.communicates for v in node.outputs]

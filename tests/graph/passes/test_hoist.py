@@ -69,6 +69,59 @@ def test_sums_keep_their_order():
     assert [makers[n.inputs[0]].op.name for n in sums] == ["sin", "exp"]
 
 
+def summed(graph):
+    """Return the names of the ops whose results are summed, in order."""
+    makers = graph.makers()
+    return [makers[n.inputs[0]].op.name for n in graph.nodes if n.op.communicates]
+
+
+def test_sums_keep_their_order_where_loops_are_fused():
+    """`exp` and `sin` are one loop, written where `sin` stands: `matmul` moves behind it."""
+
+    def step(x):
+        a = ops.exp(x)
+        first = ops.all_sum(ops.matmul(a, ops.ones((4, 4))))
+        second = ops.all_sum(ops.transpose(x))
+        return first, second, ops.sin(a)
+
+    graph = trace(step, X).graph
+    assert summed(graph) == ["matmul", "transpose"]
+    assert summed(passes.gather(passes.optimize(graph))) == ["matmul", "transpose"]
+
+
+def test_a_loop_is_not_fused_across_the_order_of_sums():
+    """What reads the second sum may not be one loop with what the first sum reads."""
+
+    def step(x):
+        other = ops.sin(x)
+        first = ops.all_sum(ops.exp(x) * other)
+        second = ops.all_sum(ops.tan(ops.reshape(x, (4, 3))))
+        return first, ops.reshape(second, (3, 4)) * other
+
+    graph = passes.gather(passes.optimize(trace(step, X).graph))
+    assert [n.op.name for n in graph.nodes].count("all_sum") == 2
+    check_order(graph)
+
+
+def test_a_pass_that_changes_the_order_of_sums_is_an_error(monkeypatch):
+    graph = trace(lambda x: (ops.all_sum(x), ops.all_sum(-x)), X).graph
+    sums = [n for n in graph.nodes if n.op.communicates]
+    others = [n for n in graph.nodes if not n.op.communicates]
+
+    def turn(g):
+        return g.replace(nodes=[*others, *sums[::-1]])
+
+    monkeypatch.setattr(passes, "FUSION_PASSES", (turn,))
+    with pytest.raises(GraphError, match="order in which ranks communicate"):
+        passes.gather(graph)
+
+
+def test_equal_sums_are_all_computed():
+    """A rank with one row may find equal sums where another does not."""
+    graph = trace(lambda x: (ops.all_sum(x), ops.all_sum(x)), X).graph
+    assert names(passes.optimize(graph)) == ["all_sum", "all_sum"]
+
+
 def test_a_graph_without_sums_stays():
     graph = trace(lambda x: ops.exp(x), X).graph
     assert hoist_exchanges(graph) is graph

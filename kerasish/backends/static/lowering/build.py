@@ -297,8 +297,8 @@ class Builder:
         last: list[Unit] = []
         first: list[Unit] = []
         for unit in self.units:
-            ends = unit.writes and all(v in outputs and v not in read for v in unit.writes)
-            (last if ends else first).append(unit)
+            ends = all(v in outputs and v not in read for v in unit.writes)
+            (last if ends and unit.writes and unit.movable else first).append(unit)
         groups: dict[Any, list[Any]] = {}
         order: list[Any] = []
         for unit in last:
