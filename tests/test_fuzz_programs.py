@@ -201,6 +201,29 @@ def test_float16_may_be_computed_in_float32_and_must_then_agree_with_it(monkeypa
     assert compare_module.compare(program, expected, off, static).kind == "disagreement"
 
 
+@pytest.mark.parametrize(
+    ("half", "number", "overflows"),
+    [("bfloat16", 3.4028e38, True), ("float16", 1e6, True), ("bfloat16", 1e6, False)],
+)
+def test_a_cast_to_a_half_may_keep_what_overflows_there(half, number, overflows):
+    """After the cast the number is infinite, or that of float32; others stay as they are."""
+    draft = Draft(np.random.default_rng(0))
+    y = draft.add(f"ops.cast({{0}} * 0.0 + {number}, '{half}')", (draft.feed((3,)),))
+    z = draft.add("ops.log(ops.cast({0}, 'float32') * 0.5)", (y,))
+    goal = type(program_of(0).goals[0])(z, "'mse'", "real")
+    program = Program(0, tuple(draft.feeds), tuple(draft.steps), (goal,))
+    eager, static = ENGINES["eager"], ENGINES["fast_run"]
+    expected = run(program, eager, gradients=False)
+    result = run(compare_module.widened(program), eager, gradients=False)
+    assert np.isinf(expected["forward[0]"]).all() == overflows
+    assert np.isfinite(result["forward[0]"]).all()
+    assert compare_module.compare(program, expected, result, static, False).kind == "equal"
+    if not overflows:
+        off = {n: a * a.dtype.type(1.2) if n == "forward[0]" else a for n, a in result.items()}
+        verdict = compare_module.compare(program, expected, off, static, False)
+        assert verdict.kind == "disagreement"
+
+
 def test_noise_is_large_where_a_program_is_badly_conditioned():
     """(x + 1e4) - 1e4 loses four digits; a mean loses none."""
     x = np.linspace(0.1, 0.9, 9, dtype="float32")

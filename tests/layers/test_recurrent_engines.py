@@ -33,8 +33,15 @@ SPECIAL = [
     ("LSTM", {"unit_forget_bias": False}),
     ("LSTM", {"recurrent_activation": "hard_sigmoid"}),
 ]
+# Every option meets masked and whole sequences at once, each in some of the layers.
+QUICK = {("LSTM", "plain", False), ("LSTM", "recurrent dropout", True), ("LSTM", "stateful", False)}
+QUICK |= {
+    (kind, option, (i + k) % 2 == 0)
+    for (i, kind), (k, option) in itertools.product(enumerate(KINDS), enumerate(OPTIONS))
+}
 CASES = [
-    *(pytest.param(k, o, m, id=f"{k}-{n}-{'masked' if m else 'whole'}")
+    *(pytest.param(k, o, m, id=f"{k}-{n}-{'masked' if m else 'whole'}",
+                   marks=[] if (k, n, m) in QUICK else pytest.mark.slow)
       for k, (n, o), m in itertools.product(KINDS, OPTIONS.items(), (False, True))),
     *(pytest.param(k, o, m, id=f"{k}-{'-'.join(o)}-{m}")
       for (k, o), m in itertools.product(SPECIAL, (False, True))),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import traceback
 from collections.abc import Iterable, Sequence
 
@@ -114,10 +115,11 @@ def compare(
             return Verdict("equal", noisy=len(suspects))
     wide = widened(program)
     if wide is not None:
-        # Engines may compute halves in float32, which keeps what overflows or vanishes in float16.
+        # Engines may compute halves in float32, which keeps what overflows or vanishes in halves.
         base, _ = _attempt(wide, EAGER, False, gradients, whole)
         if base is not None:
-            rough = noise_of(wide, base, gradients, whole, least=EPSILONS["float16"])
+            least = max(EPSILONS[h] for h in halves_of(program))
+            rough = noise_of(wide, base, gradients, whole, least=least)
             for n in apart:
                 if n not in base:  # what a loss-scaling optimizer keeps, in float16 alone
                     continue
@@ -137,16 +139,26 @@ def compare(
     return Verdict("disagreement", engine.name, "\n".join(lines), len(suspects))
 
 
+def halves_of(program: Program) -> set[str]:
+    """Return the dtypes of 16 bits that may overflow before float32 does: float16 in a policy or a
+    cast, bfloat16 in a cast, which may meet the largest numbers of float32."""
+    found = set(re.findall(r"ops\.cast\(.*'(b?float16)'\)", program.source()))
+    if program.policy == "mixed_float16" or "mixed_float16" in program.source():
+        found.add("float16")
+    return found
+
+
 def widened(program: Program) -> Program | None:
-    """Return a program with float32 in place of float16; None for one without float16."""
-    if program.policy != "mixed_float16" and "mixed_float16" not in program.source():
+    """Return a program with float32 in place of `halves_of(program)`; None where there are none."""
+    if not halves_of(program):
         return None
     return _Widened(**{f.name: getattr(program, f.name) for f in dataclasses.fields(program)})
 
 
 class _Widened(Program):
     def source(self) -> str:
-        return super().source().replace("mixed_float16", "float32")
+        text = super().source().replace("mixed_float16", "float32")
+        return re.sub(r"(ops\.cast\(.*)'b?float16'\)", r"\1'float32')", text)
 
 
 _TRAININGS = ("more", "training", "weights", "optimizer")
