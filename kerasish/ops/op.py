@@ -184,6 +184,7 @@ class Traits:
         aliases: the result may share the input's memory.
         keeps_zero: the result is 0 wherever the (first) input is.
         repeats: the result is one number or a few, repeated: cheaper made than read.
+        cheap: an element of the result takes no longer to compute than one of an input to read.
         exact_storage: the result depends on the very dtype, not on the number alone.
         epilogues: its native product can add a bias or another value and apply relu itself.
         adds_rows: the result is a table of zeros to which a few rows are added, in turn, at those
@@ -209,6 +210,7 @@ class Traits:
     aliases = False
     keeps_zero = False
     repeats = False
+    cheap = False
     exact_storage = False
     epilogues = False
     adds_rows = False
