@@ -111,7 +111,8 @@ class _Recomputer:
             if not all(_reads_well(body, dims) for dims in cone.leaves.values()):
                 return False
             moved += sum(_nbytes(leaf) for leaf in cone.leaves if leaf not in body.graph.inputs)
-        for leaf in cone.leaves:
+        large = [leaf for leaf in cone.leaves if leaf.size == v.size]
+        for leaf in large:
             if leaf not in self.lasting and max(self.readers.get(leaf, {0})) < last:
                 held += _nbytes(leaf)
         return moved < _nbytes(v) * (1 + len(places)) and held <= _nbytes(v)
