@@ -254,8 +254,7 @@ class Op(Traits):
             is the index of the first input concerned.
         canonical: `canonical(shapes, attrs)` -> attrs in their one hashable form.
         variadic: the op's first argument is a list of tensors.
-        sparse_gradients: of an op with several outputs, whether `grad` gets None, not zeros, for
-            outputs to which no gradient flows.
+        sparse_gradients: whether `grad` gets None, not zeros, for outputs without a gradient.
         accumulates: of an op with one output, whether `grad` takes `onto`: the sum of the gradients
             that have arrived at its first input so far, or None. `grad` returns that sum and its
             own gradient, added, in place of its own: a kernel may add while it writes.

@@ -80,8 +80,8 @@ class _Recomputer:
         if not cones:
             return False
         for reader in sorted({r for v in cones for r in self.readers[v]}):
-            self._replace(reader, self._with_cones(reader, body, cones))
-        self._replace(place, _without(body, cones))
+            self._put(reader, self._with_cones(reader, body, cones))
+        self._put(place, _without(body, cones))
         return True
 
     def _is_free(self, v: Value, body: FusedBody) -> bool:
@@ -124,7 +124,7 @@ class _Recomputer:
         assert node is not None
         return node
 
-    def _replace(self, place: int, body: FusedBody | None) -> None:
+    def _put(self, place: int, body: FusedBody | None) -> None:
         for v in self._node(place).inputs:
             self.readers[v].discard(place)
         self.nodes[place] = None
