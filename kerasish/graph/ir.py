@@ -79,6 +79,7 @@ class NodeOp(Protocol):
     aliases: bool
     keeps_zero: bool
     repeats: bool
+    cheap: bool
     exact_storage: bool
     epilogues: bool
     adds_rows: bool

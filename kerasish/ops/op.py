@@ -184,6 +184,7 @@ class Traits:
         aliases: the result may share the input's memory.
         keeps_zero: the result is 0 wherever the (first) input is.
         repeats: the result is one number or a few, repeated: cheaper made than read.
+        cheap: an element of the result takes no longer to compute than one of an input to read.
         exact_storage: the result depends on the very dtype, not on the number alone.
         epilogues: its native product can add a bias or another value and apply relu itself.
         adds_rows: the result is a table of zeros to which a few rows are added, in turn, at those
@@ -209,6 +210,7 @@ class Traits:
     aliases = False
     keeps_zero = False
     repeats = False
+    cheap = False
     exact_storage = False
     epilogues = False
     adds_rows = False
@@ -252,8 +254,7 @@ class Op(Traits):
             is the index of the first input concerned.
         canonical: `canonical(shapes, attrs)` -> attrs in their one hashable form.
         variadic: the op's first argument is a list of tensors.
-        sparse_gradients: of an op with several outputs, whether `grad` gets None, not zeros, for
-            outputs to which no gradient flows.
+        sparse_gradients: whether `grad` gets None, not zeros, for outputs without a gradient.
         accumulates: of an op with one output, whether `grad` takes `onto`: the sum of the gradients
             that have arrived at its first input so far, or None. `grad` returns that sum and its
             own gradient, added, in place of its own: a kernel may add while it writes.

@@ -7,6 +7,7 @@ import pytest
 
 from kerasish import activations, autodiff, config, ops
 from kerasish.errors import ShapeError, UnknownNameError
+from kerasish.ops.networks.normalization import standardize_batch
 from kerasish.registry import register_keras_serializable
 from kerasish.testing import gradient_check
 
@@ -150,6 +151,23 @@ def test_gradients_of_normalizations():
     gradient_check(lambda x: ops.moments(x, [0]), [X])
     for order in (1, 3):
         gradient_check(lambda x, order=order: ops.normalize(x, order=order), [X])
+
+
+def test_first_and_second_derivatives_of_a_normalized_batch():
+    """The variance holds the mean fixed; a term without a first derivative has the second one."""
+    gamma, beta, moving = rng.normal(size=4), rng.normal(size=4), np.ones(4)
+
+    def normalized(x, gamma, beta):
+        return standardize_batch(x, gamma, beta, moving, moving)[0]
+
+    def by_x(x, gamma):
+        return autodiff.grad(lambda v: ops.sum(normalized(v, gamma, beta) ** 3))(x)
+
+    gradient_check(normalized, [X, gamma, beta])
+    gradient_check(by_x, [X, gamma])
+    mean, variance = standardize_batch(X, None, None, 0 * moving, 0 * moving, momentum=0.0)[1:]
+    np.testing.assert_allclose(mean, X.mean(0), rtol=1e-12)
+    np.testing.assert_allclose(variance, X.var(0), rtol=1e-12)
 
 
 def test_half_precision_moments_do_not_overflow():

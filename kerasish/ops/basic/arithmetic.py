@@ -23,7 +23,13 @@ __all__ = [
 
 
 @elementwise(
-    lambda g, y, a, b: (g, g), "same", shape=broadcast, examples=PAIRS, commutative=True, symbol="+"
+    lambda g, y, a, b: (g, g),
+    "same",
+    shape=broadcast,
+    examples=PAIRS,
+    commutative=True,
+    symbol="+",
+    cheap=True,
 )
 def add(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 + x2.
@@ -61,6 +67,7 @@ def _negative_shape(x: Spec) -> Spec:
     shape=_subtract_shape,
     examples=PAIRS,
     symbol="-",
+    cheap=True,
 )
 def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 - x2.
@@ -83,6 +90,7 @@ def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     examples=PAIRS,
     commutative=True,
     symbol="*",
+    cheap=True,
 )
 def multiply(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 * x2.
@@ -179,7 +187,7 @@ def _chosen_grad(first: Any) -> Any:
 _CHOSEN = (_chosen_grad(True), _chosen_grad(False))
 
 
-@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS)
+@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS, cheap=True)
 def maximum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The larger of x1 and x2; NaN if either is.
 
@@ -194,7 +202,7 @@ def maximum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.maximum(x1, x2)
 
 
-@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS)
+@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS, cheap=True)
 def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The smaller of x1 and x2; NaN if either is.
 
@@ -213,7 +221,12 @@ def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
 
 
 @elementwise(
-    lambda g, y, x: (negative(g),), None, shape=_negative_shape, keeps_zero=True, symbol="-"
+    lambda g, y, x: (negative(g),),
+    None,
+    shape=_negative_shape,
+    keeps_zero=True,
+    symbol="-",
+    cheap=True,
 )
 def negative(xp: ArrayModule, x: Array) -> Array:
     """-x.
@@ -256,7 +269,7 @@ def sign(xp: ArrayModule, x: Array) -> Array:
     return xp.sign(x)
 
 
-@elementwise(lambda g, y, x: (multiply(g, multiply(x, 2)),), "number", keeps_zero=True)
+@elementwise(lambda g, y, x: (multiply(g, multiply(x, 2)),), "number", keeps_zero=True, cheap=True)
 def square(xp: ArrayModule, x: Array) -> Array:
     """x * x.
 

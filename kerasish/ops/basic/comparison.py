@@ -15,7 +15,16 @@ __all__ = [
 ]  # fmt: skip
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True, symbol="==")
+@op(
+    "comparison",
+    broadcast_bool,
+    None,
+    "same",
+    examples=PAIRS,
+    commutative=True,
+    symbol="==",
+    cheap=True,
+)
 def equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 == x2.
 
@@ -30,7 +39,16 @@ def equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.equal(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS, commutative=True, symbol="!=")
+@op(
+    "comparison",
+    broadcast_bool,
+    None,
+    "same",
+    examples=PAIRS,
+    commutative=True,
+    symbol="!=",
+    cheap=True,
+)
 def not_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 != x2.
 
@@ -45,7 +63,7 @@ def not_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.not_equal(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol="<")
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol="<", cheap=True)
 def less(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 < x2.
 
@@ -60,7 +78,7 @@ def less(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.less(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol="<=")
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol="<=", cheap=True)
 def less_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 <= x2.
 
@@ -75,7 +93,7 @@ def less_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.less_equal(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol=">")
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol=">", cheap=True)
 def greater(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 > x2.
 
@@ -90,7 +108,7 @@ def greater(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.greater(x1, x2)
 
 
-@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol=">=")
+@op("comparison", broadcast_bool, None, "same", examples=PAIRS, symbol=">=", cheap=True)
 def greater_equal(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 >= x2.
 
@@ -246,6 +264,7 @@ _where_grad = (
     1,
     examples=[((bools(), (2, 3), (2, 3)), {}), ((bools(2, 1), (), (3,)), {})],
     name="select",
+    cheap=True,
 )
 def select(xp: ArrayModule, condition: Array, x1: Array, x2: Array) -> Array:
     """x1 where the condition holds (is not zero), x2 elsewhere."""

@@ -174,6 +174,20 @@ def _moved(moving: TensorLike, batch: Tensor, momentum: float) -> Tensor:
     return add(multiply(moving, momentum), multiply(stop_gradient(batch), 1.0 - momentum))
 
 
+def _batch_moments(x: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    """Return the mean over axes, and the mean squared distance from it.
+
+    The sum of the distances from the mean is 0, so the variance does not depend on the mean to
+    first order. The mean is held fixed there: a gradient by it would take another pass over x only
+    to add up rounding errors. The second term, which is 0, has the derivative of the second order.
+    """
+    center = mean(x, axes, True)
+    fixed = stop_gradient(center)
+    spread = mean(square(subtract(x, fixed)), axes)
+    variance = subtract(spread, square(squeeze(subtract(center, fixed), axes)))
+    return squeeze(center, axes), variance
+
+
 @function
 def standardize_batch(
     x: TensorLike,
@@ -209,10 +223,10 @@ def standardize_batch(
     x = as_tensor(x)
     wide = _wide(x)
     axis = normalize_axis(axis, len(x.shape), "standardize_batch")
-    mean, variance = moments(wide, tuple(i for i in range(len(x.shape)) if i != axis))
+    center, variance = _batch_moments(wide, tuple(i for i in range(len(x.shape)) if i != axis))
     moved_variance = _moved(moving_variance, variance, momentum)
-    moved_mean = _moved(moving_mean, mean, momentum)
-    y = standardize(wide, mean, variance, gamma, beta, axis, epsilon)
+    moved_mean = _moved(moving_mean, center, momentum)
+    y = standardize(wide, center, variance, gamma, beta, axis, epsilon)
     return cast(y, x.dtype), moved_mean, moved_variance
 
 

@@ -1,0 +1,247 @@
+"""Compute cheap values again in the loops that read them, where that moves fewer bytes.
+
+A loop writes what later loops read. Where a few cheap ops compute such a value from what memory
+holds anyway, the readers compute it themselves: a 16-bit value in float32, its distance from a
+mean, the mask of a relu. Then the value is neither written nor read, and its memory is free. In
+float32 the bits are the same; a 16-bit value is not rounded on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from kerasish.graph.fused import Dims, FusedBody, make_fused
+from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.passes.fuse import LARGEST
+from kerasish.ops import dtypes
+
+MOST_OPS = 8  # that a loop computes again for one value
+
+
+class _Cone(NamedTuple):
+    """How a value is computed from what memory holds.
+
+    Attributes:
+        numbers: the indices of the nodes in the body of the loop that writes the value.
+        leaves: what they read that memory holds -> the dims of these reads.
+    """
+
+    numbers: tuple[int, ...]
+    leaves: dict[Value, Dims]
+
+
+def recompute_cheap(graph: Graph) -> Graph:
+    """Return the graph in which loops compute cheap values themselves."""
+    return _Recomputer(graph).run()
+
+
+class _Recomputer:
+    """One walk over the loops of a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.nodes: list[Node | None] = list(graph.nodes)
+        self.lasting = {*graph.inputs, *graph.constants, *graph.outputs}
+        self.readers: dict[Value, set[int]] = {}
+        for place, node in enumerate(graph.nodes):
+            self._note(place, node)
+
+    def run(self) -> Graph:
+        """Return the graph."""
+        changed = False
+        for place, node in enumerate(self.nodes):
+            if node is not None and _is_loop(node):
+                changed = self._rewrite(place, node) or changed
+        if not changed:
+            return self.graph
+        return self.graph.replace(nodes=[node for node in self.nodes if node is not None])
+
+    def _note(self, place: int, node: Node) -> None:
+        for v in node.inputs:
+            self.readers.setdefault(v, set()).add(place)
+
+    # --- which values ---------------------------------------------------------------------------
+
+    def _rewrite(self, place: int, node: Node) -> bool:
+        """Let the readers of a loop compute its cheap results; return whether there are any."""
+        body: FusedBody = node.attrs["body"]
+        stored = {v for v in node.outputs if not self._is_free(v, body)}
+        cones: dict[Value, _Cone] = {}
+        for inner in body.graph.nodes:
+            v = inner.out
+            if v not in node.outputs or v in stored:
+                continue
+            cone = _cone(body, v, stored)
+            if cone is not None and self._pays(v, cone):
+                cones[v] = cone
+            else:
+                stored.add(v)
+        if not cones:
+            return False
+        for reader in sorted({r for v in cones for r in self.readers[v]}):
+            self._put(reader, self._with_cones(reader, body, cones))
+        self._put(place, _without(body, cones))
+        return True
+
+    def _is_free(self, v: Value, body: FusedBody) -> bool:
+        """Return whether loops over the same elements, and nothing else, read a value."""
+        if v in self.lasting or body.dims[v] != _all_axes(body) or v.shape != body.frame:
+            return False
+        places = self.readers.get(v, set())
+        return bool(places) and all(self._reads_in_place(place, v, body) for place in places)
+
+    def _reads_in_place(self, place: int, v: Value, writer: FusedBody) -> bool:
+        node = self.nodes[place]
+        if node is None or not _is_loop(node):
+            return False
+        body: FusedBody = node.attrs["body"]
+        if body.frame != writer.frame:
+            return False
+        return all(dims == _all_axes(body) for dims in _reads_of(body, v))
+
+    def _pays(self, v: Value, cone: _Cone) -> bool:
+        """Return whether fewer bytes move, and no more memory is taken meanwhile."""
+        places = self.readers[v]
+        last, moved, held = max(places), 0, 0
+        for place in places:
+            body: FusedBody = self._node(place).attrs["body"]
+            if len(body.graph.nodes) + len(cone.numbers) > LARGEST:
+                return False
+            if not all(_reads_well(body, dims) for dims in cone.leaves.values()):
+                return False
+            moved += sum(_nbytes(leaf) for leaf in cone.leaves if leaf not in body.graph.inputs)
+        large = [leaf for leaf in cone.leaves if leaf.size == v.size]
+        for leaf in large:
+            if leaf not in self.lasting and max(self.readers.get(leaf, {0})) < last:
+                held += _nbytes(leaf)
+        return moved < _nbytes(v) * (1 + len(places)) and held <= _nbytes(v)
+
+    # --- the loops after it ---------------------------------------------------------------------
+
+    def _node(self, place: int) -> Node:
+        node = self.nodes[place]
+        assert node is not None
+        return node
+
+    def _put(self, place: int, body: FusedBody | None) -> None:
+        for v in self._node(place).inputs:
+            self.readers[v].discard(place)
+        self.nodes[place] = None
+        if body is not None:
+            node = self.nodes[place] = make_fused(body)
+            self._note(place, node)
+
+    def _with_cones(self, place: int, writer: FusedBody, cones: dict[Value, _Cone]) -> FusedBody:
+        """Return the body of a reader that computes the values itself."""
+        body: FusedBody = self._node(place).attrs["body"]
+        wanted = [v for v in cones if v in body.graph.inputs]
+        numbers = sorted({n for v in wanted for n in cones[v].numbers})
+        new: dict[Value, Value] = {}
+        nodes: list[Node] = []
+        reads: dict[tuple[int, int], Dims] = {}
+        dims: dict[Value, Dims] = {}
+        for number in numbers:
+            old = writer.graph.nodes[number]
+            new[old.out] = Value(*old.out.spec)
+            inputs = [new.get(v, v) for v in old.inputs]
+            for i in range(len(inputs)):
+                reads[len(nodes), i] = writer.reads[number, i]
+            dims[new[old.out]] = writer.dims[old.out]
+            nodes.append(Node(old.op, inputs, old.attrs, [new[old.out]]))
+        shift = len(nodes)
+        for node in body.graph.nodes:
+            nodes.append(Node(node.op, [new.get(v, v) for v in node.inputs], node.attrs,
+                              node.outputs))  # fmt: skip
+        reads.update({(number + shift, i): own for (number, i), own in body.reads.items()})
+        return _body(body, nodes, {**body.dims, **dims}, reads, body.graph.outputs)
+
+
+# --- bodies of loops ------------------------------------------------------------------------------
+
+
+def _is_loop(node: Node) -> bool:
+    return node.op.name == "fused" and isinstance(node.attrs.get("body"), FusedBody)
+
+
+def _all_axes(body: FusedBody) -> Dims:
+    return tuple(None if size == 1 else axis for axis, size in enumerate(body.frame))
+
+
+def _reads_of(body: FusedBody, v: Value) -> list[Dims]:
+    """Return the dims of each read of a value."""
+    return [
+        body.reads[number, i]
+        for number, node in enumerate(body.graph.nodes)
+        for i, x in enumerate(node.inputs)
+        if x is v
+    ]
+
+
+def _reads_well(body: FusedBody, dims: Dims) -> bool:
+    """Return whether a loop can read a value along these axes: along all rows or all columns."""
+    own = {d for d in dims if d is not None}
+    axes = {d for d in _all_axes(body) if d is not None}
+    if body.split is None or own in (axes, set()):
+        return True
+    rows = {d for d in axes if d < body.split}
+    return own in (rows, axes - rows)
+
+
+def _cone(body: FusedBody, v: Value, stored: set[Value]) -> _Cone | None:
+    """Return how cheap ops compute a value; None where other ops are needed, or too many."""
+    makers = {node.out: number for number, node in enumerate(body.graph.nodes)}
+    whole = body.dims[v]
+    numbers: set[int] = set()
+    leaves: dict[Value, Dims] = {}
+    stack = [makers[v]]
+    while stack:
+        number = stack.pop()
+        if number in numbers:
+            continue
+        numbers.add(number)
+        node = body.graph.nodes[number]
+        cheap = node.op.cheap and body.dims[node.out] == whole and node.out.shape == v.shape
+        if not cheap or len(numbers) > MOST_OPS:
+            return None
+        for i, x in enumerate(node.inputs):
+            dims = body.reads[number, i]
+            if x in makers and x not in stored:
+                stack.append(makers[x])
+            elif leaves.setdefault(x, dims) != dims:
+                return None
+    return _Cone(tuple(sorted(numbers)), leaves)
+
+
+def _without(body: FusedBody, gone: Iterable[Value]) -> FusedBody | None:
+    """Return a body that no longer writes some of its results; None if none is left."""
+    without = set(gone)
+    outputs = [v for v in body.graph.outputs if v not in without]
+    if not outputs:
+        return None
+    needed, kept = set(outputs), []
+    for number in reversed(range(len(body.graph.nodes))):
+        node = body.graph.nodes[number]
+        if not needed.isdisjoint(node.outputs):
+            needed.update(node.inputs)
+            kept.append(number)
+    kept.reverse()
+    place = {number: new for new, number in enumerate(kept)}
+    nodes = [body.graph.nodes[number] for number in kept]
+    reads = {(place[n], i): dims for (n, i), dims in body.reads.items() if n in place}
+    return _body(body, nodes, {n.out: body.dims[n.out] for n in nodes}, reads, outputs)
+
+
+def _body(
+    old: FusedBody, nodes: list[Node], dims: dict[Value, Dims],
+    reads: dict[tuple[int, int], Dims], outputs: Iterable[Value],
+) -> FusedBody:  # fmt: skip
+    computed = {node.out for node in nodes}
+    inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v not in computed)
+    return FusedBody(
+        Graph(inputs, {}, nodes, outputs), old.frame, old.split, old.groups, dims, reads
+    )
+
+
+def _nbytes(v: Value) -> int:
+    return v.size * dtypes.array_dtype(v.dtype).itemsize
