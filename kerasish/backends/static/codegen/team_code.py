@@ -21,9 +21,10 @@ SHARES = 16  # bits of a ticket that count shares
 CLOSED = (1 << SHARES) - 1
 CYCLES = 250_000  # a helper looks for work as long, about 100 microseconds, before it sleeps
 LONG_WAIT = 250_000  # cycles of a wait after which a caller asks whether its helpers ran
-# Cycles for which callers keep offers to themselves after a wait for helpers that did not run, or
-# after they have met: twice as many each time, a little fewer after each offer without such a wait.
-FIRST_PENALTY, MOST_PENALTY, FORGIVEN = 1 << 21, 1 << 30, 8
+# Cycles for which callers keep offers to themselves after a wait for helpers that did not run:
+# twice as many each time, fewer after offers without such a wait, by 1 / 8 of the time they took.
+# Two callers that have met keep theirs for the first number.
+FIRST_PENALTY, MOST_PENALTY, FORGIVEN = 1 << 22, 1 << 28, 3
 LOOKS, WAITS = 64, 1 << 14  # between two offers of the processor to others: some microseconds
 FUTEX, YIELD, WAIT, WAKE = 202, 24, 128, 129  # Linux on x86-64; "private" futexes
 GET_TIME, MONOTONIC, CPU_CLOCK = 228, 1, 6  # `clock_gettime`; bits of a thread's CPU clock
@@ -196,8 +197,11 @@ avoid:
   store atomic i64 %end, ptr %until.at monotonic, align 8
   br label %close
 forgive:
-  %part = ashr i64 %penalty, {FORGIVEN}
-  %fewer = sub i64 %penalty, %part
+  %took = sub i64 %ended, %start
+  %part = ashr i64 %took, {FORGIVEN}
+  %rest = sub i64 %penalty, %part
+  %some.left = icmp sgt i64 %rest, 0
+  %fewer = select i1 %some.left, i64 %rest, i64 0
   store atomic i64 %fewer, ptr %penalty.at monotonic, align 8
   br label %close
 close:
