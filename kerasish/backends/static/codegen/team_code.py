@@ -21,9 +21,9 @@ SHARES = 16  # bits of a ticket that count shares
 CLOSED = (1 << SHARES) - 1
 CYCLES = 250_000  # a helper looks for work as long, about 100 microseconds, before it sleeps
 LONG_WAIT = 250_000  # cycles of a wait after which a caller asks whether its helpers ran
-# Cycles for which callers keep offers to themselves after a wait for helpers that did not run:
-# twice as many each time, fewer after offers without such a wait, by 1 / 8 of the time they took.
-# Two callers that have met keep theirs for the first number.
+# Cycles for which callers keep offers to themselves after waits for helpers that did not run: none
+# after the first one, then twice as many each time, fewer after offers without such a wait, by
+# 1 / 8 of the time they took. Two callers that have met keep theirs for the first number.
 FIRST_PENALTY, MOST_PENALTY, FORGIVEN = 1 << 22, 1 << 28, 3
 LOOKS, WAITS = 64, 1 << 14  # between two offers of the processor to others: some microseconds
 FUTEX, YIELD, WAIT, WAKE = 202, 24, 128, 129  # Linux on x86-64; "private" futexes
@@ -193,7 +193,7 @@ avoid:
   %huge = icmp sgt i64 %at.least, {MOST_PENALTY}
   %longer = select i1 %huge, i64 {MOST_PENALTY}, i64 %at.least
   store atomic i64 %longer, ptr %penalty.at monotonic, align 8
-  %end = add i64 %ended, %longer
+  %end = add i64 %ended, %penalty
   store atomic i64 %end, ptr %until.at monotonic, align 8
   br label %close
 forgive:
