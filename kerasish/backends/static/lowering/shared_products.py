@@ -128,10 +128,11 @@ def make_shared(
         added: what `out` holds before, if the product is added to it.
         axes: the order in which `out` has the product's axes; None: their own.
     """
-    steps = contiguous_strides(out.shape)
-    if axes is not None:
-        steps = tuple(steps[axes.index(n)] for n in range(len(axes)))
     sizes = [*_batch(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]]
+    steps = contiguous_strides(tuple(sizes))
+    if axes is not None:
+        own = contiguous_strides(out.shape)
+        steps = tuple(own[axes.index(n)] for n in range(len(axes)))
     flops = 2.0 * math.prod(sizes) * a.shape[-1]
     shares = min(team_shares(), native.threads_for(flops, GRAIN))
     if shares < 2 or len(steps) != len(sizes):
