@@ -1,8 +1,7 @@
 """Products, convolutions and mean pooling as oneDNN primitives (or BLAS, or small loops).
 
-Three things multiply matrices, each where the others cannot or are slower: oneDNN by default; loops
-of our own (`codegen/matmul.py`) below `SMALL_FLOPS`, where a library call costs more than the
-product; BLAS for float64 and where oneDNN cannot load.
+Matrices are multiplied by oneDNN, or by loops of our own (`codegen/matmul.py`) below `SMALL_FLOPS`,
+where a library call costs more, or by BLAS for float64 and where oneDNN cannot load.
 """
 
 from __future__ import annotations
