@@ -121,8 +121,8 @@ def test_a_forked_process_has_none() -> None:
     if not child:
         target[:] = 0
         program.run()
-        words = (ctypes.c_int64 * team._WORDS).from_address(team._team().state)
-        os._exit(0 if target.tolist() == source.tolist() and not words[team._HELPERS] else 1)
+        words = (ctypes.c_int64 * team.WORDS).from_address(team._team().state)
+        os._exit(0 if target.tolist() == source.tolist() and not words[team.HELPERS] else 1)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 

@@ -25,6 +25,7 @@ from kerasish.backends.static.lowering import (
     library,
     program_threads,
     recurrent,
+    shared_products,
 )
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.backends.static.runtime import blocks as row_blocks
@@ -72,7 +73,9 @@ class Refusal(Exception):  # noqa: N818 - a result of a run, as numbers are
 def using(engine: Engine) -> Iterator[None]:
     """Let programs run on an engine in this block."""
     before = config.backend(), config.optimize(), config.dtype_policy()
-    limited = (cost, concurrent, branches, program_threads, library, row_blocks, recurrent)
+    limited = (
+        cost, concurrent, branches, program_threads, library, row_blocks, recurrent, shared_products
+    )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
     block, thin = recurrences.BLOCK, (thin_products.SMALLEST, thin_products.WORTH)
@@ -91,6 +94,7 @@ def using(engine: Engine) -> Iterator[None]:
             # As many threads as are set, however little there is to do; all products by oneDNN.
             cost.GRAIN, concurrent.WORTH_FLOPS = 1e-6, 0
             library.SMALL_FLOPS, library.NARROW_DEPTH = 0.0, 1
+            shared_products.GRAIN, shared_products.LINE = 1e-6, 1
         if engine.threads > 1 or not engine.onednn:
             recurrences.BLOCK = 2  # sequences are short
             thin_products.SMALLEST, thin_products.WORTH = 1, 0.0

@@ -48,6 +48,7 @@ from kerasish.backends.static.codegen.driver_code import (
     UNMET,
     UNWRITTEN,
 )
+from kerasish.backends.static.codegen.kernel_table import other_table
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.codegen.vector_math import LIBRARY, OPENMP, TABLE_OPENMP, TABLE_WORDS
 from kerasish.backends.static.machine import guard_pages
@@ -62,7 +63,7 @@ class Runtime:
     """Addresses of the driver's functions and of the table that every kernel reads.
 
     Args:
-        table: word 0 of each argument block. parallel: whether OpenMP's thread pool exists.
+        own_table: see `table`. parallel: whether OpenMP's thread pool exists.
         call_dnnl: block {execute, primitive, stream, nargs, args}; returns oneDNN's status.
         call_cblas: block {cblas_sgemm, its 14 arguments, one per word (floats as float32 bits)}.
         call_blas: block {sgemm, addresses of its 13 arguments}.
@@ -76,7 +77,7 @@ class Runtime:
         timed: the address of `run_timed`, which is the function of a record, too.
     """
 
-    table: int
+    own_table: int
     parallel: bool
     run: Any
     run_holding: Any
@@ -94,6 +95,11 @@ class Runtime:
     memmove: int
     clock_gettime: int
     words: Any = field(repr=False)
+
+    @property
+    def table(self) -> int:
+        """Word 0 of each argument block: the address of functions that kernels call."""
+        return other_table() or self.own_table
 
 
 _runtime: Runtime | None = None
@@ -126,7 +132,7 @@ def _make_runtime() -> Runtime:
         words[TABLE_OPENMP:] = openmp
     pointer, integer = ctypes.c_void_p, ctypes.c_int
     return Runtime(
-        table=words.ctypes.data,
+        own_table=words.ctypes.data,
         parallel=bool(words[TABLE_OPENMP]),
         run=ctypes.CFUNCTYPE(integer, pointer, ctypes.c_int64, pointer)(run),
         run_holding=ctypes.PYFUNCTYPE(integer, pointer, ctypes.c_int64, pointer)(run),

@@ -15,6 +15,7 @@ from kerasish.backends.static.codegen.driver import (
     load_runtime,
     table_of,
 )
+from kerasish.backends.static.codegen.kernel_table import other_table
 
 
 class Kept(NamedTuple):
@@ -103,7 +104,9 @@ def concurrent_record(lists: Sequence[Sequence[Record]], name: str = "") -> Reco
     runtime = load_runtime()
     tables = [table_of(records) for records in lists]
     places = np.array([(t.ctypes.data, len(t)) for t in tables], np.int64)
-    keep = Lists(lists, [*tables, places], concurrent_record)
+    # Helpers run lists on the calling thread, too.
+    threads = 1 if other_table() else None
+    keep = Lists(lists, [*tables, places], concurrent_record, threads)
     words = [runtime.table, len(tables), places.ctypes.data, keep.statuses.ctypes.data]
     return Record(runtime.concurrent, np.array(words, np.int64), name, keep)
 
@@ -115,6 +118,8 @@ class Lists(Nested):
         lists: the records of each list.
         arrays: memory that the record's block points to.
         make: returns a record that runs lists in the same way.
+        threads: the number of OpenMP threads that library calls of the lists need, where the
+            calling thread keeps the number that a list sets; None: any.
 
     Attributes:
         statuses: for each list its last status, and the number of the record that failed.
@@ -122,10 +127,10 @@ class Lists(Nested):
 
     def __init__(
         self, lists: Sequence[Sequence[Record]], arrays: list[Any],
-        make: Callable[[Sequence[Sequence[Record]]], Record],
+        make: Callable[[Sequence[Sequence[Record]]], Record], threads: int | None = None,
     ) -> None:  # fmt: skip
         self.lists, self.arrays = [list(records) for records in lists], arrays
-        self.make = make
+        self.make, self.threads = make, threads
         self.statuses = np.zeros((len(self.lists), 2), np.int64)
 
     def failed(self) -> tuple[Record, int]:

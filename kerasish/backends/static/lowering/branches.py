@@ -22,6 +22,7 @@ from kerasish.backends.static.lowering.dependencies import predecessors
 from kerasish.backends.static.lowering.library import LibraryUnit, SmallMatmulUnit
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.moves import MoveUnit
+from kerasish.backends.static.lowering.shared_products import SharedProductUnit
 from kerasish.backends.static.lowering.units import CopyUnit, EmptyUnit, Group, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value
 
@@ -35,6 +36,7 @@ _FLOP = 1 / 60  # nanoseconds per floating-point operation of a small product
 _BYTE = 1 / 40  # nanoseconds per byte that is read or written
 # Branches that meet are one branch if all but one of them are as small a share of the work.
 _SHARES = (0.0, 1 / 32, 1 / 8, 1 / 4)
+SAFE = (LibraryUnit, SharedProductUnit, SmallMatmulUnit, MoveUnit, CopyUnit, EmptyUnit)
 
 _Needs = Mapping[int, Sequence[int]]
 
@@ -51,7 +53,7 @@ def may_fail(unit: Unit) -> bool:
     """Return whether a unit may end the run, as by an index out of range."""
     if isinstance(unit, LoopUnit):
         return bool(plan_loops(unit.kernel).picks)
-    return not isinstance(unit, (LibraryUnit, SmallMatmulUnit, MoveUnit, CopyUnit, EmptyUnit))
+    return not isinstance(unit, SAFE)
 
 
 def grouped(

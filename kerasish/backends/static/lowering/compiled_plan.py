@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.static.codegen.kernels import compile_many
-from kerasish.backends.static.codegen.team import most_helpers
+from kerasish.backends.static.codegen.team import most_helpers, using_team
 from kerasish.backends.static.lowering.branches import grouped
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
@@ -70,6 +70,7 @@ class CompiledPlan:
         sizes: key -> bytes, for everything in the arena.
         lock: must be held while records are made from the units.
         threads: 1 where one thread runs all of it; None: each unit chooses by its work.
+        team: the number of shares of large products that helpers take; 1: OpenMP's threads.
         traced: the values of the trace that this was made of, in order.
     """
 
@@ -87,10 +88,13 @@ class CompiledPlan:
         self.conditions = tuple(conditions)
         self.traced: list[Value] = []
         self.threads: int | None = None
+        self.team = threads.team
         builder = Builder(graph, kernel_of)
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.aliases = builder.aliases
-        self.units: list[Unit] = concurrent(builder.build(), self.root, threads.recurrences)
+        with using_team(self.team):
+            built = builder.build()
+        self.units: list[Unit] = concurrent(built, self.root, threads.recurrences)
         self._buffer_of = {v: v for v in buffers}
         self.constants: dict[Value, Place] = {}
         self._keep: list[Any] = []

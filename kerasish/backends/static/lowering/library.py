@@ -1,10 +1,7 @@
 """Products, convolutions and mean pooling as oneDNN primitives (or BLAS, or small loops).
 
-Three things multiply matrices, each where the others cannot or are slower: oneDNN by default; loops
-of our own (`codegen/matmul.py`) below `SMALL_FLOPS`, where a library call costs more than the
-product; BLAS for float64 and where oneDNN cannot load. A packed product of our own for processors
-without AVX-512 is gone: steps of an MLP, an LSTM and a transformer took 4.5, 19.6 and 50.3 ms with
-it, and 4.5, 19.4 and 51.0 ms with oneDNN (one thread, both held to AVX2).
+Matrices are multiplied by oneDNN, or by loops of our own (`codegen/matmul.py`) below `SMALL_FLOPS`,
+where a library call costs more, or by BLAS for float64 and where oneDNN cannot load.
 """
 
 from __future__ import annotations
@@ -27,6 +24,7 @@ from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
 from kerasish.backends.static.lowering.batched import make_batched
+from kerasish.backends.static.lowering.shared_products import library_threads, make_shared
 from kerasish.backends.static.lowering.thin import make_thin
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
 from kerasish.graph.ir import Node, Value
@@ -232,6 +230,7 @@ class MatmulUnit(LibraryUnit):
             onednn.matmul, a.shape, b.shape, a_strides=a.strides, b_strides=b.strides,
             dtype=out.dtype, bias=None if bias is None else bias.dtype,
             post=() if added is None else ADDING, out_strides=steps,
+            threads=library_threads(2.0 * out.size * a.shape[-1]),
         )  # fmt: skip
         self.primitive = self._make()
         self.weights = "b" if len(b.shape) == 2 and not turned else ""
@@ -381,7 +380,8 @@ def make_matmul(
     if out.dtype != "float64" and not native.available():
         # BLAS below may compute what oneDNN refuses on this processor.
         with contextlib.suppress(onednn.OneDnnError, ValueError):
-            return MatmulUnit(a, b, out, bias, added, axes)
+            shared = None if _is_narrow_sum(a, b) else make_shared(a, b, out, bias, added, axes)
+            return shared or MatmulUnit(a, b, out, bias, added, axes)
     if bias is None and added is None and axes is None and out.dtype in ("float32", "float64"):
         try:
             return BlasUnit(a, b, out)

@@ -23,6 +23,8 @@ SMALL_PROGRAM = 50
 CALLS_APART = 12
 MEETING = 1.25  # grains that it takes two threads to begin and end a part
 BETTER = 0.9  # branches at the same time must take less than this share of the time of other ways
+MOST_TEAM = 4  # threads; more are OpenMP's, which meet in fewer steps
+BY_OPENMP = ("convolution", "pool", "control")  # the kinds of ops that libraries run on its threads
 _CALL = 300.0  # nanoseconds of a node beside its work
 _FLOP = 1 / 80  # nanoseconds per floating-point operation
 _FLOP_OF_SMALL = 1 / 40  # the same for convolutions, and products of many small matrices
@@ -50,12 +52,15 @@ class Threads(NamedTuple):
         recurrences: how many independent recurrences may run at the same time.
         branches: how many other independent branches may.
         helpers: how many threads may take shares beside the one that runs all parts.
+        team: the number of shares of large products, which helpers take, as all loops do; 1:
+            OpenMP's threads run them.
     """
 
     parts: int | None
     recurrences: int
     branches: int
     helpers: int = 0
+    team: int = 1
 
 
 ONE_THREAD = Threads(None, 1, 1)
@@ -94,7 +99,19 @@ def program_threads(graph: Graph, training: bool) -> Threads:
     saved = 0.0
     if total / threads < goal or alone > (1 - BETTER) * total:
         saved = saved_by_groups(graph.nodes, times, threads)
-    return Threads(1 if total - saved < goal else None, threads, threads if saved else 1)
+    team = threads if training and _suits_team(graph, threads) else 1
+    parts = 1 if total - saved < goal else None
+    return Threads(parts, threads, threads if saved else 1, team=team)
+
+
+def _suits_team(graph: Graph, threads: int) -> bool:
+    """Return whether helpers can take all shares: no part needs OpenMP's threads.
+
+    Two kinds of threads that look for work would take processors from each other.
+    """
+    kinds = {node.op.kind for node in graph.nodes}
+    talks = any(node.op.communicates for node in graph.nodes)
+    return can_help() and threads <= MOST_TEAM and not talks and kinds.isdisjoint(BY_OPENMP)
 
 
 def _by_threads(own: float, threads: int) -> float:

@@ -23,6 +23,7 @@ from kerasish.backends.static.codegen.nested_records import (
     concurrent_record,
     with_nested,
 )
+from kerasish.backends.static.codegen.team import using_team
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
@@ -80,7 +81,7 @@ class Executable:
         else:
             self._owner, self._address = self._watch.owner, self._watch.address
             self._offsets = self._watch.offsets
-        with compiled_plan.lock:
+        with compiled_plan.lock, using_team(compiled_plan.team):
             self.parts = self._assemble()
         graph = compiled_plan.graph
         self.inputs = [view_of(self.locate(v), v) for v in graph.inputs if v not in buffers]

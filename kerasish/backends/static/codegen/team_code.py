@@ -1,0 +1,355 @@
+"""The code of helpers, and of callers that offer shares to them; see `team`.
+
+The state (64-bit words, on cache lines of their own) holds a ticket: the number of the offer, and
+the next share. Who raises it from a value that it has read owns that share. What is offered changes
+only while the ticket is closed.
+"""
+
+from __future__ import annotations
+
+from kerasish.backends.static.codegen.driver_code import WALK
+from kerasish.backends.static.codegen.kernels import Text
+from kerasish.backends.static.codegen.vector_math import TABLE_OPENMP
+from kerasish.backends.static.machine.assembly import words_of
+
+# Words of the state.
+TICKET, COUNT, FUNCTION, ARGUMENT = 0, 8, 9, 10
+DONE, ASLEEP, OWNER, HELPERS, STOP, SYSCALL, UNTIL, PENALTY = 16, 24, 32, 40, 41, 42, 43, 44
+CLOCKS, MOST_CLOCKS = 48, 8  # the CPU clocks of the first helpers
+WORDS = CLOCKS + MOST_CLOCKS
+SHARES = 16  # bits of a ticket that count shares
+CLOSED = (1 << SHARES) - 1
+CYCLES = 250_000  # a helper looks for work as long, about 100 microseconds, before it sleeps
+LONG_WAIT = 250_000  # cycles of a wait after which a caller asks whether its helpers ran
+# Cycles for which callers keep offers to themselves after waits for helpers that did not run: none
+# after the first one, then twice as many each time, fewer after offers without such a wait, by
+# 1 / 8 of the time they took. Two callers that have met keep theirs for the first number.
+FIRST_PENALTY, MOST_PENALTY, FORGIVEN = 1 << 22, 1 << 28, 3
+LOOKS, WAITS = 64, 1 << 14  # between two offers of the processor to others: some microseconds
+FUTEX, YIELD, WAIT, WAKE = 202, 24, 128, 129  # Linux on x86-64; "private" futexes
+GET_TIME, MONOTONIC, CPU_CLOCK = 228, 1, 6  # `clock_gettime`; bits of a thread's CPU clock
+
+
+CLOCK = ("declare i64 @llvm.readcyclecounter()",)
+
+
+def _at(name: str, word: int) -> str:
+    return f"  %{name} = getelementptr i64, ptr %state, i64 {word}"
+
+
+# i64 SYMBOL.time(syscall, clock): nanoseconds.
+# i64 SYMBOL.idle(state, syscall): nanoseconds, less twice the CPU time of all helpers. Where it
+# grows, helpers have had less than half of a processor.
+# void SYMBOL.offer(state, function, argument, shares): function(argument, share, shares) for all.
+OFFER = f"""define internal i64 @SYMBOL.time(ptr %syscall, i64 %clock) #0 {{
+entry:
+  %at = alloca [2 x i64], align 16
+  %unused = call i64 (i64, ...) %syscall(i64 {GET_TIME}, i64 %clock, ptr %at)
+  %nano.at = getelementptr i64, ptr %at, i64 1
+  %seconds = load i64, ptr %at, align 8
+  %nano = load i64, ptr %nano.at, align 8
+  %scaled = mul i64 %seconds, 1000000000
+  %time = add i64 %scaled, %nano
+  ret i64 %time
+}}
+define internal i64 @SYMBOL.idle(ptr %state, ptr %syscall, i64 %helpers) #0 {{
+entry:
+  %clocks = getelementptr i64, ptr %state, i64 {CLOCKS}
+  %few = icmp slt i64 %helpers, {MOST_CLOCKS}
+  %count = select i1 %few, i64 %helpers, i64 {MOST_CLOCKS}
+  %now = call i64 @SYMBOL.time(ptr %syscall, i64 {MONOTONIC})
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %sum = phi i64 [ %now, %entry ], [ %less, %body ]
+  %more = icmp slt i64 %i, %count
+  br i1 %more, label %body, label %exit
+body:
+  %clock.at = getelementptr i64, ptr %clocks, i64 %i
+  %clock = load i64, ptr %clock.at, align 8
+  %used = call i64 @SYMBOL.time(ptr %syscall, i64 %clock)
+  %twice = shl i64 %used, 1
+  %less = sub i64 %sum, %twice
+  %next = add i64 %i, 1
+  br label %head
+exit:
+  ret i64 %sum
+}}
+define internal void @SYMBOL.offer(ptr %state, ptr %function, ptr %arg, i64 %n) #0 {{
+entry:
+{_at("ticket.at", TICKET)}
+{_at("count.at", COUNT)}
+{_at("function.at", FUNCTION)}
+{_at("arg.at", ARGUMENT)}
+{_at("done.at", DONE)}
+{_at("asleep.at", ASLEEP)}
+{_at("owner.at", OWNER)}
+{_at("helpers.at", HELPERS)}
+{_at("syscall.at", SYSCALL)}
+{_at("until.at", UNTIL)}
+{_at("penalty.at", PENALTY)}
+  %syscall = load ptr, ptr %syscall.at, align 8
+  %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
+  %helped = icmp sgt i64 %helpers, 0
+  br i1 %helped, label %ask, label %alone
+ask:
+  %until = load atomic i64, ptr %until.at monotonic, align 8
+  %start = call i64 @llvm.readcyclecounter()
+  %left.alone = sub i64 %until, %start
+  %free = icmp sle i64 %left.alone, 0
+  br i1 %free, label %own, label %alone
+own:
+  %pair = cmpxchg ptr %owner.at, i64 0, i64 1 acquire monotonic
+  %owned = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %owned, label %offer, label %met
+met:
+  %apart = add i64 %start, {FIRST_PENALTY}
+  store atomic i64 %apart, ptr %until.at monotonic, align 8
+  br label %alone
+alone:
+  br label %alone.head
+alone.head:
+  %a = phi i64 [ 0, %alone ], [ %a.next, %alone.body ]
+  %a.more = icmp slt i64 %a, %n
+  br i1 %a.more, label %alone.body, label %exit
+alone.body:
+  call void %function(ptr %arg, i64 %a, i64 %n)
+  %a.next = add i64 %a, 1
+  br label %alone.head
+offer:
+  store atomic i64 %n, ptr %count.at monotonic, align 8
+  store atomic ptr %function, ptr %function.at monotonic, align 8
+  store atomic ptr %arg, ptr %arg.at monotonic, align 8
+  store atomic i64 0, ptr %done.at monotonic, align 8
+  %old = load atomic i64, ptr %ticket.at monotonic, align 8
+  %old.number = ashr i64 %old, {SHARES}
+  %number = add i64 %old.number, 1
+  %first = shl i64 %number, {SHARES}
+  %before = atomicrmw xchg ptr %ticket.at, i64 %first seq_cst
+  %asleep = load atomic i32, ptr %asleep.at seq_cst, align 4
+  %sleeps = icmp ne i32 %asleep, 0
+  br i1 %sleeps, label %wake, label %take
+wake:
+  store atomic i32 0, ptr %asleep.at seq_cst, align 4
+  %woken = call i64 (i64, ...) %syscall(i64 {FUTEX}, ptr %asleep.at, i64 {WAKE}, i64 %helpers)
+  br label %take
+take:
+  %t = load atomic i64, ptr %ticket.at monotonic, align 8
+  %share = and i64 %t, {CLOSED}
+  %left = icmp slt i64 %share, %n
+  br i1 %left, label %try, label %begin.wait
+try:
+  %t.next = add i64 %t, 1
+  %t.pair = cmpxchg ptr %ticket.at, i64 %t, i64 %t.next acq_rel monotonic
+  %mine = extractvalue {{ i64, i1 }} %t.pair, 1
+  br i1 %mine, label %work, label %take
+work:
+  call void %function(ptr %arg, i64 %share, i64 %n)
+  %unused = atomicrmw add ptr %done.at, i64 1 acq_rel
+  br label %take
+begin.wait:
+  %began = call i64 @llvm.readcyclecounter()
+  br label %wait
+wait:
+  %looks = phi i64 [ 1, %begin.wait ], [ %looks.next, %on ]
+  %idle = phi i64 [ 0, %begin.wait ], [ %idle.now, %on ]
+  %done = load atomic i64, ptr %done.at acquire, align 8
+  %all = icmp eq i64 %done, %n
+  br i1 %all, label %ready, label %polite
+polite:
+  %looks.next = add i64 %looks, 1
+  %some = and i64 %looks, {WAITS - 1}
+  %yields = icmp eq i64 %some, 0
+  br i1 %yields, label %yield, label %on
+yield:
+  %first.time = icmp eq i64 %looks, {WAITS}
+  br i1 %first.time, label %note, label %give
+note:
+  %idle.first = call i64 @SYMBOL.idle(ptr %state, ptr %syscall, i64 %helpers)
+  br label %give
+give:
+  %idle.noted = phi i64 [ %idle, %yield ], [ %idle.first, %note ]
+  %yielded = call i64 (i64, ...) %syscall(i64 {YIELD})
+  br label %on
+on:
+  %idle.now = phi i64 [ %idle, %polite ], [ %idle.noted, %give ]
+  br label %wait
+ready:
+  %ended = call i64 @llvm.readcyclecounter()
+  %waited = sub i64 %ended, %began
+  %penalty = load atomic i64, ptr %penalty.at monotonic, align 8
+  %long = icmp sgt i64 %waited, {LONG_WAIT}
+  %noted = icmp sgt i64 %looks, {WAITS}
+  %asks = and i1 %long, %noted
+  br i1 %asks, label %judge, label %forgive
+judge:
+  %idle.last = call i64 @SYMBOL.idle(ptr %state, ptr %syscall, i64 %helpers)
+  %late = icmp sgt i64 %idle.last, %idle
+  br i1 %late, label %avoid, label %forgive
+avoid:
+  %twice = shl i64 %penalty, 1
+  %short = icmp slt i64 %twice, {FIRST_PENALTY}
+  %at.least = select i1 %short, i64 {FIRST_PENALTY}, i64 %twice
+  %huge = icmp sgt i64 %at.least, {MOST_PENALTY}
+  %longer = select i1 %huge, i64 {MOST_PENALTY}, i64 %at.least
+  store atomic i64 %longer, ptr %penalty.at monotonic, align 8
+  %end = add i64 %ended, %penalty
+  store atomic i64 %end, ptr %until.at monotonic, align 8
+  br label %close
+forgive:
+  %took = sub i64 %ended, %start
+  %part = ashr i64 %took, {FORGIVEN}
+  %rest = sub i64 %penalty, %part
+  %some.left = icmp sgt i64 %rest, 0
+  %fewer = select i1 %some.left, i64 %rest, i64 0
+  store atomic i64 %fewer, ptr %penalty.at monotonic, align 8
+  br label %close
+close:
+  %closed = or i64 %first, {CLOSED}
+  store atomic i64 %closed, ptr %ticket.at release, align 8
+  store atomic i64 0, ptr %owner.at release, align 8
+  br label %exit
+exit:
+  ret void
+}}"""
+
+# i32 SYMBOL(state): takes shares until the word `stop` is set.
+HELP = Text(
+    f"""define i32 @SYMBOL(ptr %state) #0 {{
+entry:
+{_at("ticket.at", TICKET)}
+{_at("count.at", COUNT)}
+{_at("function.at", FUNCTION)}
+{_at("arg.at", ARGUMENT)}
+{_at("done.at", DONE)}
+{_at("asleep.at", ASLEEP)}
+{_at("stop.at", STOP)}
+{_at("syscall.at", SYSCALL)}
+  br label %rested
+rested:
+  %since = call i64 @llvm.readcyclecounter()
+  br label %head
+head:
+  %start = phi i64 [ %since, %rested ], [ %start, %on ], [ %start, %try ], [ %now.done, %work ]
+  %looks = phi i64 [ 1, %rested ], [ %looks.next, %on ], [ %looks, %try ], [ 1, %work ]
+  %t = load atomic i64, ptr %ticket.at acquire, align 8
+  %n = load atomic i64, ptr %count.at monotonic, align 8
+  %share = and i64 %t, {CLOSED}
+  %left = icmp slt i64 %share, %n
+  br i1 %left, label %try, label %look
+try:
+  %function = load atomic ptr, ptr %function.at monotonic, align 8
+  %arg = load atomic ptr, ptr %arg.at monotonic, align 8
+  %t.next = add i64 %t, 1
+  %t.pair = cmpxchg ptr %ticket.at, i64 %t, i64 %t.next acq_rel monotonic
+  %mine = extractvalue {{ i64, i1 }} %t.pair, 1
+  br i1 %mine, label %work, label %head
+work:
+  call void %function(ptr %arg, i64 %share, i64 %n)
+  %unused = atomicrmw add ptr %done.at, i64 1 acq_rel
+  %now.done = call i64 @llvm.readcyclecounter()
+  br label %head
+look:
+  %now = call i64 @llvm.readcyclecounter()
+  %waited = sub i64 %now, %start
+  %long = icmp sgt i64 %waited, {CYCLES}
+  br i1 %long, label %rest, label %polite
+polite:
+  %looks.next = add i64 %looks, 1
+  %some = and i64 %looks, {LOOKS - 1}
+  %yields = icmp eq i64 %some, 0
+  br i1 %yields, label %yield, label %on
+yield:
+  %yield.syscall = load ptr, ptr %syscall.at, align 8
+  %yielded = call i64 (i64, ...) %yield.syscall(i64 {YIELD})
+  br label %on
+on:
+  br label %head
+rest:
+  store atomic i32 1, ptr %asleep.at seq_cst, align 4
+  %again = load atomic i64, ptr %ticket.at seq_cst, align 8
+  %same = icmp eq i64 %again, %t
+  br i1 %same, label %ask, label %rested
+ask:
+  %stop = load atomic i64, ptr %stop.at seq_cst, align 8
+  %stops = icmp ne i64 %stop, 0
+  br i1 %stops, label %exit, label %sleep
+sleep:
+  %syscall = load ptr, ptr %syscall.at, align 8
+  %slept = call i64 (i64, ...) %syscall(i64 {FUTEX}, ptr %asleep.at, i64 {WAIT}, i64 1, ptr null)
+  br label %rested
+exit:
+  ret i32 0
+}}""",
+    CLOCK,
+)
+
+# Words: 0 the state, 1 how many lists of records run at the same time, 2 for each list its address
+# and length, 3 two words per list: its status, and the number of the record that failed.
+TOGETHER = Text(
+    WALK
+    + OFFER
+    + f"""
+define internal void @SYMBOL.list(ptr %args, i64 %t, i64 %n) #0 {{
+entry:
+{words_of("args", "ptr state", "i64 lists", "ptr tables", "ptr statuses")}
+  %twice = shl i64 %t, 1
+  %status.at = getelementptr i64, ptr %statuses, i64 %twice
+  %failed = getelementptr i64, ptr %status.at, i64 1
+  %at = getelementptr i64, ptr %tables, i64 %twice
+  %count.at = getelementptr i64, ptr %at, i64 1
+  %records = load ptr, ptr %at, align 8
+  %count = load i64, ptr %count.at, align 8
+  %status32 = call i32 @SYMBOL.walk(ptr %records, i64 %count, ptr %failed)
+  %status = sext i32 %status32 to i64
+  store i64 %status, ptr %status.at, align 8
+  ret void
+}}
+define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+{words_of("args", "ptr state", "i64 lists", "ptr tables", "ptr statuses")}
+  call void @SYMBOL.offer(ptr %state, ptr @SYMBOL.list, ptr %args, i64 %lists)
+  br label %head
+head:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %more = icmp slt i64 %i, %lists
+  br i1 %more, label %body, label %good
+body:
+  %twice = shl i64 %i, 1
+  %status.at = getelementptr i64, ptr %statuses, i64 %twice
+  %status = load i64, ptr %status.at, align 8
+  %next = add i64 %i, 1
+  %fine = icmp eq i64 %status, 0
+  br i1 %fine, label %head, label %bad
+bad:
+  %status32 = trunc i64 %status to i32
+  ret i32 %status32
+good:
+  ret i32 0
+}}""",
+    CLOCK,
+)
+
+
+# Runs share(arg, t, n) for t in 0 .. n-1, as `PARALLEL` of the driver does, on the calling thread
+# and on helpers; arg's first word is the address of a table whose word after the functions of the
+# library is the state.
+PARALLEL = Text(
+    OFFER
+    + f"""
+define void @SYMBOL(ptr %function, ptr %arg, i64 %n) #0 {{
+entry:
+  %table = load ptr, ptr %arg, align 8
+  %state.at = getelementptr i64, ptr %table, i64 {TABLE_OPENMP}
+  %state = load ptr, ptr %state.at, align 8
+  %several = icmp sgt i64 %n, 1
+  br i1 %several, label %many, label %one
+one:
+  call void %function(ptr %arg, i64 0, i64 1)
+  ret void
+many:
+  call void @SYMBOL.offer(ptr %state, ptr %function, ptr %arg, i64 %n)
+  ret void
+}}""",
+    CLOCK,
+)

@@ -1,0 +1,155 @@
+"""Large products as shares of one thread each, which the team runs.
+
+Each share is a primitive of its own, made for one thread: a part of the rows or of the columns, or
+some matrices of a batch. A share that one thread is late with is taken by another one, and no sum
+is divided. So the bits do not depend on who runs what.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from kerasish.backends import onednn
+from kerasish.backends.onednn import native
+from kerasish.backends.onednn.layout import contiguous_strides
+from kerasish.backends.onednn.primitive import Buffer
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.team import team_shares, together_record
+from kerasish.backends.static.lowering.units import Locate, Place, Unit
+from kerasish.graph.ir import Value
+from kerasish.ops import dtypes
+
+if TYPE_CHECKING:
+    from kerasish.backends.static.lowering.library import View
+
+GRAIN = 2e6  # FLOPs per share, about 20 microseconds
+LINE = 16  # columns of a share are a multiple of that, so that threads share no cache line
+
+
+class _Share(NamedTuple):
+    """A primitive, and where its part begins in each argument, in elements."""
+
+    primitive: Any
+    offsets: dict[str, int]
+
+
+def library_threads(flops: float) -> int | None:
+    """Return the number of threads of a product that is not divided; None: by its work.
+
+    Where the team runs shares, OpenMP's threads pay for large products alone.
+    """
+    return 1 if team_shares() > 1 and flops < 8 * GRAIN else None
+
+
+class SharedProductUnit(Unit):
+    """A product of views in shares.
+
+    Args:
+        a, b: the factors.
+        out: the result.
+        bias: added to each row, or None.
+        added: what `out` holds before; the product is added to it.
+        steps: the strides of `out` along the product's axes.
+        axis: the axis of the product that is divided.
+        cuts: where the shares begin, and the end of the last one.
+    """
+
+    def __init__(
+        self, a: View, b: View, out: Value, bias: Value | None, added: Value | None,
+        steps: Sequence[int], axis: int, cuts: Sequence[int],
+    ) -> None:  # fmt: skip
+        super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
+        self._arguments = {"a": a.root, "b": b.root, "out": out}
+        if bias is not None:
+            self._arguments["bias"] = bias
+        make = functools.partial(
+            onednn.matmul, dtype=out.dtype, bias=None if bias is None else bias.dtype,
+            post=() if added is None else (("sum", 1.0),),
+            a_strides=a.strides, b_strides=b.strides, out_strides=tuple(steps), threads=1,
+        )  # fmt: skip
+        self.shares = [
+            _share(make, a, b, steps, axis, first, last) for first, last in zip(cuts, cuts[1:])
+        ]
+        self.threads = len(self.shares)
+        self.flops = sum(share.primitive.flops for share in self.shares)
+        self._scratch = [-(-s.primitive.scratchpad_bytes // 64) * 64 for s in self.shares]
+        self.scratch = sum(self._scratch)
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the one record."""
+        at = locate(("scratch", self)).address if self.scratch else 0
+        lists = []
+        for share, nbytes in zip(self.shares, self._scratch):
+            buffers = {
+                name: _part(locate(value), share.offsets[name], value.dtype)
+                for name, value in self._arguments.items()
+            }
+            if nbytes:
+                buffers["scratchpad"] = Buffer(at, nbytes)
+                at += nbytes
+            binding = share.primitive.bind(buffers)
+            lists.append([Record(load_runtime().call_dnnl, binding.block, self.name, binding)])
+        return [together_record(lists, len(lists) - 1, self.name)]
+
+
+def _share(
+    make: Any, a: View, b: View, steps: Sequence[int], axis: int, first: int, last: int
+) -> _Share:
+    """Return the part of a product from `first` to `last` along an axis of the result."""
+    rank = len(steps)
+    sizes, offsets = {}, {"out": first * steps[axis], "bias": 0}
+    for name, view, fixed in (("a", a, rank - 1), ("b", b, rank - 2)):
+        shape, own = list(view.shape), axis - rank + len(view.shape)
+        offsets[name] = 0
+        if axis != fixed and own >= 0 and shape[own] > 1:
+            shape[own], offsets[name] = last - first, first * view.strides[own]
+        sizes[name] = tuple(shape)
+    if axis == rank - 1:
+        offsets["bias"] = first
+    return _Share(make(sizes["a"], sizes["b"]), offsets)
+
+
+def _part(place: Place, offset: int, dtype: str) -> Buffer:
+    skipped = offset * dtypes.array_dtype(dtype).itemsize
+    return Buffer(place.address + skipped, place.nbytes - skipped)
+
+
+def make_shared(
+    a: View, b: View, out: Value, bias: Value | None = None, added: Value | None = None,
+    axes: Sequence[int] | None = None,
+) -> SharedProductUnit | None:  # fmt: skip
+    """Return a product in shares; None where the team does not run it, or one thread is enough.
+
+    Args:
+        bias: added to each row, or None.
+        added: what `out` holds before, if the product is added to it.
+        axes: the order in which `out` has the product's axes; None: their own.
+    """
+    sizes = [*_batch(a.shape[:-2], b.shape[:-2]), a.shape[-2], b.shape[-1]]
+    steps = contiguous_strides(tuple(sizes))
+    if axes is not None:
+        own = contiguous_strides(out.shape)
+        steps = tuple(own[axes.index(n)] for n in range(len(axes)))
+    flops = 2.0 * math.prod(sizes) * a.shape[-1]
+    shares = min(team_shares(), native.threads_for(flops, GRAIN))
+    if shares < 2 or len(steps) != len(sizes):
+        return None
+    axis = next((n for n, size in enumerate(sizes[:-2]) if size >= 4 * shares), -1)
+    if axis < 0:
+        axis = len(sizes) - (2 if sizes[-2] > sizes[-1] else 1)
+    grain = 1 if axis < len(sizes) - 2 else LINE
+    count = -(-sizes[axis] // grain)
+    if count < shares:
+        return None
+    cuts = [count * n // shares * grain for n in range(shares)] + [sizes[axis]]
+    return SharedProductUnit(a, b, out, bias, added, steps, axis, cuts)
+
+
+def _batch(a: Sequence[int], b: Sequence[int]) -> list[int]:
+    """Return the sizes of the axes before the last two of a product."""
+    rank = max(len(a), len(b))
+    pairs = zip((1,) * (rank - len(a)) + tuple(a), (1,) * (rank - len(b)) + tuple(b))
+    return [max(pair) for pair in pairs]
