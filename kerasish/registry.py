@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from kerasish.errors import UnknownNameError
+from kerasish.first_use import Builtins, Place
 from kerasish.reprs import arguments_repr
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Structure
@@ -24,8 +25,8 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 # Built-ins by public module ("keras.layers") and name; filled by the packages' __init__ files.
-BUILTINS: dict[str, dict[str, Any]] = {}
-_PUBLIC: dict[Any, tuple[str, str]] = {}
+BUILTINS: dict[str, Builtins] = {}
+_PUBLIC: dict[Any, tuple[str, str]] = {}  # by the value, or by its place before it is imported
 _custom: dict[str, Any] = {}
 _custom_names: dict[Any, str] = {}
 
@@ -50,14 +51,33 @@ _local = _Local()
 
 
 def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
-    """Make classes and functions of kerasish known under Keras's public module name."""
-    known = BUILTINS.setdefault(module, {})
+    """Make classes and functions of kerasish known under Keras's public module name.
+
+    A `Place` stands for a class or function whose module is imported on first use.
+    """
+    known = BUILTINS.setdefault(module, Builtins())
     for name, value in objects.items():
+        if isinstance(value, Place):
+            known[name] = value
+            place = _PUBLIC.setdefault(str(value), (module, name))
+            if place[0] == module and value.endswith(f":{name}"):
+                _PUBLIC[str(value)] = (module, name)
+            continue
         known[name] = value
         if isinstance(value, (type, types.FunctionType)):
             place = _PUBLIC.setdefault(value, (module, name))
             if place[0] == module and name == value.__name__:  # aliases give way to it
                 _PUBLIC[value] = (module, name)
+
+
+def _public_name(value: Any) -> tuple[str, str] | None:
+    """Return (public module, name) of a class or function of kerasish; None: it is no such."""
+    if value not in _PUBLIC:
+        place = _PUBLIC.get(f"{value.__module__}:{value.__qualname__}")
+        if place is None or BUILTINS[place[0]][place[1]] is not value:
+            return None
+        _PUBLIC[value] = place
+    return _PUBLIC[value]
 
 
 def register_keras_serializable(
@@ -249,8 +269,8 @@ def _serialize_instance(obj: object) -> dict[str, Any]:
     registered: str | None
     if cls in _custom_names:
         module, name, registered = cls.__module__, cls.__name__, _custom_names[cls]
-    elif cls in _PUBLIC:
-        (module, name), registered = _PUBLIC[cls], None
+    elif (place := _public_name(cls)) is not None:
+        (module, name), registered = place, None
     else:
         module = None if cls.__module__ == "__main__" else cls.__module__
         name = registered = cls.__name__
@@ -285,8 +305,8 @@ def _serialize_function(f: Callable[..., Any]) -> dict[str, Any] | str:
         )
     if f in _custom_names:
         name = _custom_names[f]
-    elif f in _PUBLIC:
-        return _PUBLIC[f][1]
+    elif (place := _public_name(f)) is not None:
+        return place[1]
     else:
         name = f.__name__
         _recall(name, f)

@@ -124,17 +124,44 @@ class _Slot(threading.local):
 _slot = _Slot()
 
 
-_default: list[Engine] = []
+class _OnFirstUse:
+    """The default engine before the first op: it is made when an attribute of it is needed.
+
+    Args:
+        make: makes the engine, which takes this one's place.
+    """
+
+    def __init__(self, make: Callable[[], Engine]) -> None:
+        self._make = make
+
+    def made(self) -> Engine:
+        """Return the engine, the default one from now on."""
+        engine = self._make()
+        if _default[0] is self:
+            _default[0] = engine
+        return engine
+
+    def __getattr__(self, name: str) -> Any:
+        """Return an attribute of the engine."""
+        return getattr(self.made(), name)
+
+
+_default: list[Any] = []  # one engine
 
 
 def current_engine() -> Engine:
     """Return the current engine of this thread."""
-    return _slot.engine or _default[0]
+    engine = _slot.engine or _default[0]
+    return engine.made() if type(engine) is _OnFirstUse else engine
 
 
-def set_default_engine(engine: Engine) -> None:
-    """Make `engine` the current one wherever no other one is."""
-    _default[:] = [engine]
+def set_default_engine(make: Callable[[], Engine]) -> None:
+    """Make the engine that `make()` returns the current one wherever no other one is.
+
+    Args:
+        make: is called at the first op.
+    """
+    _default[:] = [_OnFirstUse(make)]
 
 
 def has_chosen_engine() -> bool:
