@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from kerasish import activations as activations
 from kerasish import callbacks as callbacks
@@ -85,7 +85,12 @@ else:
         "wrappers",
     )  # fmt: skip
     _look_up, _ = _on_first_use(__name__, dict.fromkeys(_NOT_BY_STAR, ()), _explain(__name__))
-    __getattr__, _ = _on_first_use(__name__, dict.fromkeys(_OFTEN_UNUSED, ()), _look_up)
+    _find, _ = _on_first_use(__name__, dict.fromkeys(_OFTEN_UNUSED, ()), _look_up)
+
+    def __getattr__(name: str) -> Any:
+        if name == "__all__":
+            return [n for n in __dir__() if n[0] != "_" and n not in _NOT_BY_STAR]
+        return _find(name)
 
 
 # The modules that users name. Importing the package binds its other packages, too.

@@ -30,6 +30,11 @@ class Place(str):
 
     __slots__ = ()
 
+    @property
+    def __name__(self) -> str:
+        """The name of the value."""
+        return self.rpartition(":")[2]
+
 
 class Builtins(MutableMapping[str, Any]):
     """Values by name. One given as a `Place` is imported when it is first asked for.

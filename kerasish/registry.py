@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 # Built-ins by public module ("keras.layers") and name; filled by the packages' __init__ files.
 BUILTINS: dict[str, Builtins] = {}
-_PUBLIC: dict[Any, tuple[str, str]] = {}  # by the value, or by its place before it is imported
+_PUBLIC: dict[Any, tuple[str, str]] = {}
 _custom: dict[str, Any] = {}
 _custom_names: dict[Any, str] = {}
 
@@ -51,20 +51,11 @@ _local = _Local()
 
 
 def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
-    """Make classes and functions of kerasish known under Keras's public module name.
-
-    A `Place` stands for a class or function whose module is imported on first use.
-    """
+    """Make classes and functions, or their places, known under Keras's public module name."""
     known = BUILTINS.setdefault(module, Builtins())
     for name, value in objects.items():
-        if isinstance(value, Place):
-            known[name] = value
-            place = _PUBLIC.setdefault(str(value), (module, name))
-            if place[0] == module and value.endswith(f":{name}"):
-                _PUBLIC[str(value)] = (module, name)
-            continue
         known[name] = value
-        if isinstance(value, (type, types.FunctionType)):
+        if isinstance(value, (type, types.FunctionType, Place)):
             place = _PUBLIC.setdefault(value, (module, name))
             if place[0] == module and name == value.__name__:  # aliases give way to it
                 _PUBLIC[value] = (module, name)
@@ -72,12 +63,10 @@ def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
 
 def _public_name(value: Any) -> tuple[str, str] | None:
     """Return (public module, name) of a class or function of kerasish; None: it is no such."""
-    if value not in _PUBLIC:
-        place = _PUBLIC.get(f"{value.__module__}:{value.__qualname__}")
-        if place is None or BUILTINS[place[0]][place[1]] is not value:
-            return None
-        _PUBLIC[value] = place
-    return _PUBLIC[value]
+    place = _PUBLIC.get(value)
+    if place is None and (place := _PUBLIC.get(f"{value.__module__}:{value.__qualname__}")):
+        return place if BUILTINS[place[0]][place[1]] is value else None
+    return place
 
 
 def register_keras_serializable(
@@ -475,9 +464,8 @@ def find_function(
             value = known.get(name)
             if isinstance(value, types.FunctionType):
                 return value
-        op = BUILTINS.get("keras.ops", {}).get(name)
-        if op is not None:
-            return op
+        if name in BUILTINS.get("keras.ops", ()):
+            return BUILTINS["keras.ops"][name]
         same = [v for n, v in _custom.items() if n.rpartition(">")[2] == name and _is_function(v)]
         if len(same) == 1 and any_package:
             return same[0]
@@ -500,7 +488,7 @@ def find_class(
         result = get_registered_object(candidate) if candidate else None
         if result is not None:
             return result
-    known = BUILTINS.get(module.replace("kerasish", "keras", 1), {})
+    known = BUILTINS.get(module.replace("kerasish", "keras", 1), Builtins())
     if name in known:
         return known[name]
     if names is not None and name in names:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -110,4 +109,6 @@ def no_method(tensor: Any, name: str) -> AttributeError:
 
 @functools.lru_cache(maxsize=4096)
 def _near(name: str, count: int) -> list[str]:
+    import difflib
+
     return difflib.get_close_matches(name, names(), 3)
