@@ -63,10 +63,10 @@ def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
 
 def _public_name(value: Any) -> tuple[str, str] | None:
     """Return (public module, name) of a class or function of kerasish; None: it is no such."""
-    place = _PUBLIC.get(value)
-    if place is None and (place := _PUBLIC.get(f"{value.__module__}:{value.__qualname__}")):
-        return place if BUILTINS[place[0]][place[1]] is value else None
-    return place
+    place = _PUBLIC.get(f"{value.__module__}:{value.__qualname__}")
+    if place is not None and BUILTINS[place[0]][place[1]] is value:
+        return place
+    return _PUBLIC.get(value)
 
 
 def register_keras_serializable(
