@@ -64,9 +64,8 @@ def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
 def _public_name(value: Any) -> tuple[str, str] | None:
     """Return (public module, name) of a class or function of kerasish; None: it is no such."""
     place = _PUBLIC.get(f"{value.__module__}:{value.__qualname__}")
-    if place is not None and BUILTINS[place[0]][place[1]] is value:
-        return place
-    return _PUBLIC.get(value)
+    here = place is not None and BUILTINS[place[0]][place[1]] is value
+    return place if here else _PUBLIC.get(value)
 
 
 def register_keras_serializable(
@@ -464,8 +463,8 @@ def find_function(
             value = known.get(name)
             if isinstance(value, types.FunctionType):
                 return value
-        if name in BUILTINS.get("keras.ops", ()):
-            return BUILTINS["keras.ops"][name]
+        if name in (known := BUILTINS.get("keras.ops", Builtins())):
+            return known[name]
         same = [v for n, v in _custom.items() if n.rpartition(">")[2] == name and _is_function(v)]
         if len(same) == 1 and any_package:
             return same[0]
