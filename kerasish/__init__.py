@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
 
 from kerasish import activations as activations
-from kerasish import backend as backend
 from kerasish import callbacks as callbacks
 from kerasish import config as config
 from kerasish import constraints as constraints
-from kerasish import data as data
-from kerasish import datasets as datasets
 from kerasish import dtype_policies as dtype_policies
-from kerasish import export as export
-from kerasish import fold as fold
 from kerasish import initializers as initializers
 from kerasish import layers as layers
 from kerasish import losses as losses
 from kerasish import metrics as metrics
-from kerasish import mixed_precision as mixed_precision
-from kerasish import models as models
 from kerasish import ops as ops
 from kerasish import optimizers as optimizers
-from kerasish import preprocessing as preprocessing
 from kerasish import quantizers as quantizers
 from kerasish import random as random
 from kerasish import regularizers as regularizers
-from kerasish import saving as saving
 from kerasish import tree as tree
-from kerasish import utils as utils
 from kerasish.autodiff import GradientTape as GradientTape
 from kerasish.autodiff import custom_gradient as custom_gradient
 from kerasish.autodiff import grad as grad
@@ -54,6 +43,7 @@ from kerasish.engine.function import function as function
 from kerasish.engine.layer.defaults import defaults as defaults
 from kerasish.engine.layer.remat import RematScope as RematScope
 from kerasish.engine.layer.remat import remat as remat
+from kerasish.first_use import import_on_first_use as _on_first_use
 from kerasish.initializers import Initializer as Initializer
 from kerasish.losses.loss import Loss as Loss
 from kerasish.metrics.metric import Metric as Metric
@@ -68,24 +58,39 @@ from kerasish.unsupported import explain as _explain
 
 __version__ = "0.1.0"
 
-# Modules that bring a heavy package along, or that few programs need: imported when first named.
+# Modules that many programs do not need, and some that bring a heavy package along.
 if TYPE_CHECKING:
     from kerasish import applications as applications
+    from kerasish import backend as backend
+    from kerasish import data as data
+    from kerasish import datasets as datasets
     from kerasish import distribution as distribution
+    from kerasish import export as export
+    from kerasish import fold as fold
+    from kerasish import mixed_precision as mixed_precision
+    from kerasish import models as models
+    from kerasish import preprocessing as preprocessing
+    from kerasish import saving as saving
     from kerasish import testing as testing
+    from kerasish import utils as utils
     from kerasish import visualization as visualization
     from kerasish import wrappers as wrappers
 else:
-    _ON_FIRST_USE = (
+    _OFTEN_UNUSED = (
+        "backend", "data", "datasets", "export", "fold", "mixed_precision", "models",
+        "preprocessing", "saving", "utils",
+    )  # fmt: skip
+    _NOT_BY_STAR = (
         "applications", "distribution", "estimator", "media", "testing", "visualization",
         "wrappers",
     )  # fmt: skip
-    _look_up = _explain(__name__)
+    _look_up, _ = _on_first_use(__name__, dict.fromkeys(_NOT_BY_STAR, ()), _explain(__name__))
+    _find, _ = _on_first_use(__name__, dict.fromkeys(_OFTEN_UNUSED, ()), _look_up)
 
     def __getattr__(name: str) -> Any:
-        if name in _ON_FIRST_USE:
-            return importlib.import_module(f"{__name__}.{name}")
-        return _look_up(name)
+        if name == "__all__":
+            return [n for n in __dir__() if n[0] != "_" and n not in _NOT_BY_STAR]
+        return _find(name)
 
 
 # The modules that users name. Importing the package binds its other packages, too.

@@ -5,7 +5,6 @@ Pictures of models (`utils.plot_model`) and of compiled steps (`plot_graph`) are
 
 from __future__ import annotations
 
-import html
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -33,13 +32,13 @@ class Box(NamedTuple):
     def table(self) -> str:
         """Return the label in Graphviz's HTML: a title, and below it a row per line."""
         title, *texts = self.lines
-        rows = [f'<tr><td bgcolor="{self.color}"><b>{html.escape(title)}</b></td></tr>']
+        rows = [f'<tr><td bgcolor="{self.color}"><b>{_escaped(title)}</b></td></tr>']
         for text in texts:
             name, _, value = text.partition(": ")
             rows.append(
-                f"<tr><td>{html.escape(name)}: <b>{html.escape(value)}</b></td></tr>"
+                f"<tr><td>{_escaped(name)}: <b>{_escaped(value)}</b></td></tr>"
                 if value
-                else f"<tr><td>{html.escape(name)}</td></tr>"
+                else f"<tr><td>{_escaped(name)}</td></tr>"
             )
         return f'<table border="0" cellborder="1" cellspacing="0">{"".join(rows)}</table>'
 
@@ -155,7 +154,7 @@ def to_svg(pictures: Sequence[tuple[str, Sequence[Part]]], left_to_right: bool =
     inside = []
     for title, parts in pictures:
         if title:
-            inside.append(f'<text x="{_PAD}" y="{top + _LINE:.1f}">{html.escape(title)}</text>')
+            inside.append(f'<text x="{_PAD}" y="{top + _LINE:.1f}">{_escaped(title)}</text>')
             top += _LINE + _PAD
         width, height, drawn = _drawn(list(_flat(parts)), left_to_right)
         inside += [f'<g transform="translate(0,{top:.1f})">', *drawn, "</g>"]
@@ -216,7 +215,7 @@ def _box(x: float, y: float, box: Box) -> str:
         bold = ' font-weight="bold"' if i == 0 else ""
         parts.append(
             f'<text x="{x + box.width / 2:.1f}" y="{y + (i + 0.9) * _LINE:.1f}" '
-            f'text-anchor="middle"{bold}>{html.escape(line)}</text>'
+            f'text-anchor="middle"{bold}>{_escaped(line)}</text>'
         )
     return "\n".join(parts)
 
@@ -235,3 +234,9 @@ def _arrow(
         f'<path d="M{x1:.1f},{y1:.1f} {bend} {x2:.1f},{y2:.1f}" fill="none" stroke="black" '
         'marker-end="url(#tip)"/>'
     )
+
+
+def _escaped(text: str) -> str:
+    import html  # needed to draw alone
+
+    return html.escape(text)

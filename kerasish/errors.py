@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import sys
 from collections.abc import Iterable
@@ -45,7 +44,7 @@ class UnknownNameError(ValueError):
     def of(cls, what: str, name: object, known: Iterable[str]) -> Self:
         """Return the error for the unknown `name` of a thing called `what`."""
         names = sorted(known)
-        near = difflib.get_close_matches(str(name), names, n=3, cutoff=0.5)
+        near = _close_matches(str(name), names, n=3, cutoff=0.5)
         hint = f"Did you mean {' or '.join(map(repr, near))}?" if near else f"Known: {names}."
         return cls(f"Unknown {what}: {name!r}. {hint}")
 
@@ -72,7 +71,7 @@ class MissingFileError(FileNotFoundError, ValueError):
             names = os.listdir(folder)
         except OSError:
             return cls(f"{who}: there is no file {path!r}, and no folder {folder!r} that is read.")
-        near = difflib.get_close_matches(name, names, n=1)
+        near = _close_matches(name, names, n=1)
         fix = f"Did you mean {near[0]!r}?" if near else "Give a path from there, or from the root."
         return cls(f"{who}: there is no file {path!r} in {folder!r}. {fix}")
 
@@ -160,3 +159,9 @@ def levels_to_user() -> int:
         if is_users(frame):
             break
     return level
+
+
+def _close_matches(name: str, names: list[str], n: int, cutoff: float = 0.6) -> list[str]:
+    import difflib  # needed for errors alone
+
+    return difflib.get_close_matches(name, names, n, cutoff)

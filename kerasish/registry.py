@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from kerasish.errors import UnknownNameError
+from kerasish.first_use import Builtins, Place
 from kerasish.reprs import arguments_repr
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Structure
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 # Built-ins by public module ("keras.layers") and name; filled by the packages' __init__ files.
-BUILTINS: dict[str, dict[str, Any]] = {}
+BUILTINS: dict[str, Builtins] = {}
 _PUBLIC: dict[Any, tuple[str, str]] = {}
 _custom: dict[str, Any] = {}
 _custom_names: dict[Any, str] = {}
@@ -50,14 +51,21 @@ _local = _Local()
 
 
 def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
-    """Make classes and functions of kerasish known under Keras's public module name."""
-    known = BUILTINS.setdefault(module, {})
+    """Make classes and functions, or their places, known under Keras's public module name."""
+    known = BUILTINS.setdefault(module, Builtins())
     for name, value in objects.items():
         known[name] = value
-        if isinstance(value, (type, types.FunctionType)):
+        if isinstance(value, (type, types.FunctionType, Place)):
             place = _PUBLIC.setdefault(value, (module, name))
             if place[0] == module and name == value.__name__:  # aliases give way to it
                 _PUBLIC[value] = (module, name)
+
+
+def _public_name(value: Any) -> tuple[str, str] | None:
+    """Return (public module, name) of a class or function of kerasish; None: it is no such."""
+    place = _PUBLIC.get(f"{value.__module__}:{value.__qualname__}")
+    here = place is not None and BUILTINS[place[0]][place[1]] is value
+    return place if here else _PUBLIC.get(value)
 
 
 def register_keras_serializable(
@@ -249,8 +257,8 @@ def _serialize_instance(obj: object) -> dict[str, Any]:
     registered: str | None
     if cls in _custom_names:
         module, name, registered = cls.__module__, cls.__name__, _custom_names[cls]
-    elif cls in _PUBLIC:
-        (module, name), registered = _PUBLIC[cls], None
+    elif (place := _public_name(cls)) is not None:
+        (module, name), registered = place, None
     else:
         module = None if cls.__module__ == "__main__" else cls.__module__
         name = registered = cls.__name__
@@ -285,8 +293,8 @@ def _serialize_function(f: Callable[..., Any]) -> dict[str, Any] | str:
         )
     if f in _custom_names:
         name = _custom_names[f]
-    elif f in _PUBLIC:
-        return _PUBLIC[f][1]
+    elif (place := _public_name(f)) is not None:
+        return place[1]
     else:
         name = f.__name__
         _recall(name, f)
@@ -455,9 +463,8 @@ def find_function(
             value = known.get(name)
             if isinstance(value, types.FunctionType):
                 return value
-        op = BUILTINS.get("keras.ops", {}).get(name)
-        if op is not None:
-            return op
+        if name in (known := BUILTINS.get("keras.ops", Builtins())):
+            return known[name]
         same = [v for n, v in _custom.items() if n.rpartition(">")[2] == name and _is_function(v)]
         if len(same) == 1 and any_package:
             return same[0]
@@ -480,7 +487,7 @@ def find_class(
         result = get_registered_object(candidate) if candidate else None
         if result is not None:
             return result
-    known = BUILTINS.get(module.replace("kerasish", "keras", 1), {})
+    known = BUILTINS.get(module.replace("kerasish", "keras", 1), Builtins())
     if name in known:
         return known[name]
     if names is not None and name in names:

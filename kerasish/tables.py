@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import os
 import re
 import sys
@@ -61,6 +60,8 @@ def html_table(
         >>> "<td style" in text, "&lt;c&gt;" in text
         (True, True)
     """
+    import html
+
     sides = ["right" if title in numeric else "left" for title in titles]
 
     def line(tag: str, cells: Sequence[str]) -> str:

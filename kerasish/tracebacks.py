@@ -11,7 +11,6 @@ there is one.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
@@ -200,6 +199,8 @@ def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
         >>> did_you_mean(["epoch"], ["epochs", "verbose"])
         " Did you mean 'epochs'?"
     """
+    import difflib  # needed for errors alone
+
     names = list(known)
     near = [difflib.get_close_matches(str(n), names, n=1) for n in given]
     hints = " or ".join(dict.fromkeys(repr(matches[0]) for matches in near if matches))

@@ -78,7 +78,7 @@ def refuse_method(owner: object, name: str) -> None:
 
 
 def _stands_in_import(frame: Any) -> bool:
-    if frame.f_code.co_name == "__getattr__":
+    while frame.f_code.co_name in ("__getattr__", "look_up"):
         frame = frame.f_back
     place = frame.f_lasti
     code = frame.f_code.co_code

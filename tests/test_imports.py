@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import kerasish
+from kerasish.first_use import find, places_of
 
 PACKAGE = Path(kerasish.__file__).parent
 CHECKOUT = Path(__file__).parent.parent
@@ -24,6 +26,16 @@ ON_FIRST_USE = {
     "cudnn", "cupy", "h5py", "joblib", "llvmlite", "matplotlib", "ml_dtypes", "mpi4py", "pandas",
     "scipy", "sklearn", "tqdm",
 }  # fmt: skip
+# Modules and packages of our own that come on first use, and how many others there are at most.
+LATER = tuple(
+    f"kerasish.{name}."
+    for name in (
+        "applications", "backends.eager", "backends.onednn", "backends.static", "data",
+        "datasets", "distribution", "export", "layers", "legacy", "preprocessing", "saving",
+        "testing", "utils", "visualization", "wrappers",
+    )
+)  # fmt: skip
+MOST_MODULES = 310
 PEERS = {"jax", "keras", "tensorflow", "torch"}
 
 # A name that tells what a file is for others, not what is inside.
@@ -44,8 +56,10 @@ before = set(sys.modules)
 start = time.perf_counter()
 import kerasish
 seconds = time.perf_counter() - start
-modules = sorted({name.partition(".")[0] for name in set(sys.modules) - before})
-print(json.dumps({"modules": modules, "touched": touched, "seconds": seconds}))
+new = set(sys.modules) - before
+modules = sorted({name.partition(".")[0] for name in new})
+own = sorted(name for name in new if name.startswith("kerasish"))
+print(json.dumps({"modules": modules, "own": own, "touched": touched, "seconds": seconds}))
 """
 
 
@@ -165,6 +179,50 @@ def test_import_brings_nothing_heavy_and_leaves_no_trace(tmp_path):
     assert not set(report["modules"]) & (ON_FIRST_USE | PEERS)
     assert not report["touched"]
     assert not list(tmp_path.iterdir())
+
+
+def test_import_brings_no_more_of_our_own_modules(tmp_path):
+    """What many programs do not use is imported when it is first named."""
+    report = import_in_fresh_process(tmp_path)
+    assert sorted({name for name in report["own"] if name.startswith(LATER)}) == []
+    assert len(report["own"]) <= MOST_MODULES, sorted(report["own"])
+
+
+def names_for_checkers(package: str) -> set[str]:
+    """Return what a package imports from modules of its own in its `if TYPE_CHECKING` block."""
+    path = PACKAGE.joinpath(*package.split(".")[1:], "__init__.py")
+    blocks = [n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.If)]
+    imports = [n for block in blocks for n in block.body if isinstance(n, ast.ImportFrom)]
+    return {a.asname for n in imports if n.module for a in n.names if a.asname}
+
+
+@pytest.mark.parametrize("package", ["callbacks", "export", "layers", "optimizers"])
+def test_both_lists_of_names_are_equal(package):
+    """Type checkers see the names that are imported on first use, and no others."""
+    module = importlib.import_module(f"kerasish.{package}")
+    places = places_of(module.__name__, module._ON_FIRST_USE, **getattr(module, "_ALIASES", {}))
+    assert names_for_checkers(module.__name__) == set(places)
+    assert set(places) <= set(dir(module))
+    assert {name: find(place) for name, place in places.items()} == {
+        name: getattr(module, name) for name in places
+    }
+
+
+def test_a_star_gives_the_names_that_come_on_first_use():
+    given: dict[str, object] = {}
+    exec("from kerasish import *\nfrom kerasish.layers import *", given)
+    assert {"Dense", "Convolution2D", "deserialize", "utils", "layers"} <= given.keys()
+    assert "applications" not in given
+
+
+def test_a_layer_is_saved_under_its_public_name_however_it_was_imported():
+    code = (
+        "from kerasish.layers.augmentation.color import RandomHue\n"
+        "from kerasish import registry\n"
+        "print(registry.serialize_keras_object(RandomHue(0.5))['module'])\n"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert output.stdout == "keras.layers\n", output.stderr
 
 
 @pytest.mark.slow

@@ -86,10 +86,13 @@ def exported(module: str) -> dict[str, Any]:
     imported = importlib.import_module(full)
     if module == DATASETS:
         return dict(sorted(_functions_of_submodules(imported)))
+    known = vars(imported)
+    if module:  # the root's modules are no names
+        known = {name: getattr(imported, name) for name in dir(imported)}
     keras, ours = _keras_names(module), COLLECTED.get(module, ())
     names = {
         name: value
-        for name, value in vars(imported).items()
+        for name, value in known.items()
         if not name.startswith("_")
         and name not in INTERNAL.get(module, ())
         and not isinstance(value, types.ModuleType)

@@ -6,26 +6,27 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.metadata
 import os
 import threading
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
 
 from kerasish import config
 from kerasish.backends.backend import Backend as Backend
 from kerasish.backends.backend import CompiledStep as CompiledStep
 from kerasish.backends.backend import RowRun as RowRun
-from kerasish.backends.eager import make as make_eager
 from kerasish.changes import note_change
 from kerasish.devices import current as current_device
 from kerasish.errors import UnknownNameError
+from kerasish.first_use import find
 from kerasish.ops.op import set_default_engine
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
 
 # A backend is named by its class, or by where that is found: what it needs is imported on use.
 _factories: dict[str, Callable[[], Backend] | str] = {
-    "eager": make_eager,
+    "eager": "kerasish.backends.eager:make",
     "static": "kerasish.backends.static:Static",
 }
 _instances: dict[str, Backend] = {}
@@ -61,8 +62,7 @@ def unregister(name: str) -> None:
 
 def names() -> list[str]:
     """Return the names of the backends that can be asked for."""
-    result = importlib.metadata.entry_points(group="kerasish.backends")
-    return sorted({*_factories, *(point.name for point in result)})
+    return sorted({*_factories, *(point.name for point in _of_others())})
 
 
 def get(name: str) -> Backend:
@@ -85,12 +85,18 @@ def _find_factory(name: str) -> Callable[[], Any]:
         result = _factories[name]
         if not isinstance(result, str):
             return result
-        module, _, attribute = result.partition(":")
-        return getattr(importlib.import_module(module), attribute)
-    for point in importlib.metadata.entry_points(group="kerasish.backends"):
+        return find(result)
+    for point in _of_others():
         if point.name == name:
             return point.load()
     raise UnknownNameError.of("backend", name, names())
+
+
+def _of_others() -> Iterable[EntryPoint]:
+    """Return the entry points of backends in other packages."""
+    from importlib.metadata import entry_points  # it takes longer to import than to ask
+
+    return entry_points(group="kerasish.backends")
 
 
 def choose(name: str | None = None) -> Backend:
@@ -116,4 +122,4 @@ def _named(name: str | None) -> Backend:
 
 
 # Single ops outside of any step are applied at once, whatever the backend for steps is.
-set_default_engine(get("eager"))
+set_default_engine(lambda: get("eager"))

@@ -2,27 +2,45 @@
 
 from typing import TYPE_CHECKING
 
-from kerasish.callbacks.autopsy import NaNAutopsy as NaNAutopsy
-from kerasish.callbacks.averages import SwapEMAWeights as SwapEMAWeights
-from kerasish.callbacks.backup import BackupAndRestore as BackupAndRestore
 from kerasish.callbacks.callback import Callback as Callback
 from kerasish.callbacks.callback_list import CallbackList as CallbackList
-from kerasish.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
 from kerasish.callbacks.history import History as History
-from kerasish.callbacks.input_monitor import InputMonitor as InputMonitor
-from kerasish.callbacks.live_monitor import LiveMonitor as LiveMonitor
-from kerasish.callbacks.logs import CSVLogger as CSVLogger
-from kerasish.callbacks.logs import LambdaCallback as LambdaCallback
-from kerasish.callbacks.profiler import Profiler as Profiler
 from kerasish.callbacks.progress import ProgbarLogger as ProgbarLogger
-from kerasish.callbacks.remote import RemoteMonitor as RemoteMonitor
-from kerasish.callbacks.resume import Resume as Resume
-from kerasish.callbacks.schedule import LearningRateScheduler as LearningRateScheduler
-from kerasish.callbacks.schedule import ReduceLROnPlateau as ReduceLROnPlateau
-from kerasish.callbacks.stopping import EarlyStopping as EarlyStopping
-from kerasish.callbacks.stopping import TerminateOnNaN as TerminateOnNaN
-from kerasish.callbacks.tensorboard import TensorBoard as TensorBoard
+from kerasish.first_use import import_on_first_use
 from kerasish.unsupported import explain
 
-if not TYPE_CHECKING:  # checkers report names that are not there
-    __getattr__ = explain(__name__)
+_ON_FIRST_USE: dict[str, tuple[str, ...]] = {
+    "autopsy": ("NaNAutopsy",),
+    "averages": ("SwapEMAWeights",),
+    "backup": ("BackupAndRestore",),
+    "checkpoint": ("ModelCheckpoint",),
+    "input_monitor": ("InputMonitor",),
+    "live_monitor": ("LiveMonitor",),
+    "logs": ("CSVLogger", "LambdaCallback"),
+    "profiler": ("Profiler",),
+    "remote": ("RemoteMonitor",),
+    "resume": ("Resume",),
+    "schedule": ("LearningRateScheduler", "ReduceLROnPlateau"),
+    "stopping": ("EarlyStopping", "TerminateOnNaN"),
+    "tensorboard": ("TensorBoard",),
+}
+
+if TYPE_CHECKING:
+    from kerasish.callbacks.autopsy import NaNAutopsy as NaNAutopsy
+    from kerasish.callbacks.averages import SwapEMAWeights as SwapEMAWeights
+    from kerasish.callbacks.backup import BackupAndRestore as BackupAndRestore
+    from kerasish.callbacks.checkpoint import ModelCheckpoint as ModelCheckpoint
+    from kerasish.callbacks.input_monitor import InputMonitor as InputMonitor
+    from kerasish.callbacks.live_monitor import LiveMonitor as LiveMonitor
+    from kerasish.callbacks.logs import CSVLogger as CSVLogger
+    from kerasish.callbacks.logs import LambdaCallback as LambdaCallback
+    from kerasish.callbacks.profiler import Profiler as Profiler
+    from kerasish.callbacks.remote import RemoteMonitor as RemoteMonitor
+    from kerasish.callbacks.resume import Resume as Resume
+    from kerasish.callbacks.schedule import LearningRateScheduler as LearningRateScheduler
+    from kerasish.callbacks.schedule import ReduceLROnPlateau as ReduceLROnPlateau
+    from kerasish.callbacks.stopping import EarlyStopping as EarlyStopping
+    from kerasish.callbacks.stopping import TerminateOnNaN as TerminateOnNaN
+    from kerasish.callbacks.tensorboard import TensorBoard as TensorBoard
+else:
+    __getattr__, __dir__ = import_on_first_use(__name__, _ON_FIRST_USE, explain(__name__))

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import html
 import json
 import os
-import socket
-import statistics
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from kerasish.backends.backend import Formula, Peaks, Timing
     from kerasish.callbacks.step_timer import StepTimer
     from kerasish.engine.model.model import Model
@@ -98,6 +95,8 @@ def parts_of(timed: Sequence[Sequence[Timing]], peaks: Peaks | None) -> list[Par
         timed: the timings of each step.
         peaks: what the machine does at best, or None.
     """
+    import statistics
+
     known: dict[tuple[str, str, str], list[list[Timing]]] = {}
     for number, timings in enumerate(timed):
         for timing in timings:
@@ -128,6 +127,8 @@ def page(name: str, timer: StepTimer, timed: Sequence[Sequence[Timing]]) -> str:
         timer: what was timed.
         timed: its timings, with lines.
     """
+    import statistics
+
     rows = parts_of(timed, timer.peaks)
     total = statistics.median(timer.seconds)
     sum_of_parts = sum(part.seconds for part in rows) or 1.0
@@ -194,6 +195,8 @@ def _short(line: str) -> str:
 
 
 def _escaped(text: str) -> str:
+    import html  # not needed to time steps
+
     return html.escape(text, quote=True)
 
 
@@ -241,6 +244,10 @@ def write_profile(folder: str | os.PathLike[str], timed: Sequence[Sequence[Timin
         folder: TensorBoard's `log_dir`.
         timed: the timings of each step.
     """
+    import gzip
+    import socket
+    from pathlib import Path
+
     run = Path(folder, "plugins", "profile", time.strftime("%Y_%m_%d_%H_%M_%S"))
     run.mkdir(parents=True, exist_ok=True)
     host = socket.gethostname()

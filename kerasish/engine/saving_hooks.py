@@ -1,9 +1,15 @@
-"""Functions of the package `saving`, which models call: `saving` registers them here."""
+"""Functions of the package `saving`, which models call: `saving` registers them here.
+
+It is imported when a model first asks for one of them.
+"""
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Callable
 from typing import Any
+
+SAVING = "kerasish.saving"  # what registers the functions: it knows models
 
 _functions: dict[str, Callable[..., Any]] = {}
 
@@ -18,11 +24,7 @@ def register_saving(**functions: Callable[..., Any]) -> None:
 
 
 def saving(name: str) -> Callable[..., Any]:
-    """Return a function that the package `saving` has registered.
-
-    Raises:
-        RuntimeError: `saving` was not imported.
-    """
+    """Return a function that the package `saving` has registered."""
     if name not in _functions:
-        raise RuntimeError(f"{name}: import kerasish as a whole (`import kerasish`) first.")
+        importlib.import_module(SAVING)
     return _functions[name]

@@ -3,39 +3,61 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from kerasish.first_use import import_on_first_use, places_of
 from kerasish.identifiers import get_by_name
 from kerasish.optimizers import schedules as schedules
-from kerasish.optimizers.adadelta import Adadelta as Adadelta
-from kerasish.optimizers.adafactor import Adafactor as Adafactor
-from kerasish.optimizers.adagrad import Adagrad as Adagrad
-from kerasish.optimizers.adam import Adam as Adam
-from kerasish.optimizers.adamax import Adamax as Adamax
-from kerasish.optimizers.adamw import AdamW as AdamW
-from kerasish.optimizers.eve import Eve as Eve
-from kerasish.optimizers.ftrl import Ftrl as Ftrl
-from kerasish.optimizers.lamb import Lamb as Lamb
-from kerasish.optimizers.lion import Lion as Lion
-from kerasish.optimizers.loss_scale_optimizer import LossScaleOptimizer as LossScaleOptimizer
-from kerasish.optimizers.multi_optimizer import MultiOptimizer as MultiOptimizer
-from kerasish.optimizers.multi_optimizer import OptimizerMap as OptimizerMap
-from kerasish.optimizers.muon import Muon as Muon
-from kerasish.optimizers.nadam import Nadam as Nadam
 from kerasish.optimizers.optimizer import Optimizer as Optimizer
-from kerasish.optimizers.rmsprop import RMSprop as RMSprop
-from kerasish.optimizers.schedule_free_adamw import ScheduleFreeAdamW as ScheduleFreeAdamW
-from kerasish.optimizers.sgd import SGD as SGD
 from kerasish.registry import BUILTINS, add_builtins, serialize_keras_object
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, OptimizerLike, Structure
 
-_CLASSES = (
-    Optimizer, SGD, RMSprop, Adagrad, Adadelta, Adam, AdamW, Adamax, Nadam, Ftrl, Lion, Lamb,
-    Adafactor, Muon, ScheduleFreeAdamW, Eve, LossScaleOptimizer, MultiOptimizer, OptimizerMap,
-)  # fmt: skip
-add_builtins("keras.optimizers", {c.__name__: c for c in _CLASSES})
-add_builtins("keras.optimizers", {c.__name__.lower(): c for c in _CLASSES})
+_ON_FIRST_USE: dict[str, tuple[str, ...]] = {
+    "adadelta": ("Adadelta",),
+    "adafactor": ("Adafactor",),
+    "adagrad": ("Adagrad",),
+    "adam": ("Adam",),
+    "adamax": ("Adamax",),
+    "adamw": ("AdamW",),
+    "eve": ("Eve",),
+    "ftrl": ("Ftrl",),
+    "lamb": ("Lamb",),
+    "lion": ("Lion",),
+    "loss_scale_optimizer": ("LossScaleOptimizer",),
+    "multi_optimizer": ("MultiOptimizer", "OptimizerMap"),
+    "muon": ("Muon",),
+    "nadam": ("Nadam",),
+    "rmsprop": ("RMSprop",),
+    "schedule_free_adamw": ("ScheduleFreeAdamW",),
+    "sgd": ("SGD",),
+}
+
+if TYPE_CHECKING:
+    from kerasish.optimizers.adadelta import Adadelta as Adadelta
+    from kerasish.optimizers.adafactor import Adafactor as Adafactor
+    from kerasish.optimizers.adagrad import Adagrad as Adagrad
+    from kerasish.optimizers.adam import Adam as Adam
+    from kerasish.optimizers.adamax import Adamax as Adamax
+    from kerasish.optimizers.adamw import AdamW as AdamW
+    from kerasish.optimizers.eve import Eve as Eve
+    from kerasish.optimizers.ftrl import Ftrl as Ftrl
+    from kerasish.optimizers.lamb import Lamb as Lamb
+    from kerasish.optimizers.lion import Lion as Lion
+    from kerasish.optimizers.loss_scale_optimizer import LossScaleOptimizer as LossScaleOptimizer
+    from kerasish.optimizers.multi_optimizer import MultiOptimizer as MultiOptimizer
+    from kerasish.optimizers.multi_optimizer import OptimizerMap as OptimizerMap
+    from kerasish.optimizers.muon import Muon as Muon
+    from kerasish.optimizers.nadam import Nadam as Nadam
+    from kerasish.optimizers.rmsprop import RMSprop as RMSprop
+    from kerasish.optimizers.schedule_free_adamw import ScheduleFreeAdamW as ScheduleFreeAdamW
+    from kerasish.optimizers.sgd import SGD as SGD
+else:
+    __getattr__, __dir__ = import_on_first_use(__name__, _ON_FIRST_USE)
+
+_KNOWN = {"Optimizer": Optimizer, **places_of(__name__, _ON_FIRST_USE)}
+add_builtins("keras.optimizers", _KNOWN)
+add_builtins("keras.optimizers", {name.lower(): value for name, value in _KNOWN.items()})
 
 
 @hides_frames

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import socket
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -169,9 +169,12 @@ class Group(ABC):
 class Alone(Group):
     """The group of one process."""
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.host = socket.gethostname()
+    @functools.cached_property
+    def host(self) -> str:  # type: ignore[override]
+        """The name of the machine."""
+        import socket  # it takes longer to import than to ask
+
+        return socket.gethostname()
 
     def broadcast(self, value: Any) -> Any:
         """Return the object."""

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from package_values import package_values
 
 import kerasish
 from kerasish import ops, optimizers
@@ -95,7 +96,7 @@ def test_every_optimizer_says_whether_it_is_elementwise():
 
 
 def kinds():
-    names = vars(optimizers).values()
+    names = package_values(optimizers).values()
     return [c for c in names if isinstance(c, type) and issubclass(c, optimizers.Optimizer)]
 
 

@@ -7,6 +7,7 @@ import pickle
 
 import numpy as np
 import pytest
+from package_values import package_values
 
 from kerasish import callbacks
 from kerasish.callbacks import Callback, CallbackList, CSVLogger, LambdaCallback, ModelCheckpoint
@@ -94,7 +95,7 @@ ARGUMENTS = {
 
 
 def made():
-    public = {n: c for n, c in vars(callbacks).items() if isinstance(c, type)}
+    public = {n: c for n, c in package_values(callbacks).items() if isinstance(c, type)}
     names = sorted(public.keys() - {"Callback", "CallbackList"})
     return [public[name](*ARGUMENTS.get(name, ())) for name in names]
 

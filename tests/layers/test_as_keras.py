@@ -12,6 +12,7 @@ import numpy as np
 import preprocessing_cases
 import pytest
 from own_classes import own_classes, own_tests_of
+from package_values import package_values
 
 from kerasish import autodiff, backends, layers, ops
 from kerasish.tensor import Tensor
@@ -144,7 +145,7 @@ def test_every_layer_has_facts_or_a_reason():
     """A new layer of Keras's needs a case in tests/shared, or its reason in WITHOUT."""
     ours = {
         name
-        for name, cls in vars(layers).items()
+        for name, cls in package_values(layers).items()
         if inspect.isclass(cls) and issubclass(cls, layers.Layer) and cls.__name__ == name
     }
     here = {case[0] for case in cases.CASES.values()}

@@ -8,6 +8,7 @@ from pathlib import Path
 import augmentation_cases as cases
 import numpy as np
 import pytest
+from package_values import package_values
 
 import kerasish
 from kerasish import backends, layers, ops, registry
@@ -80,7 +81,9 @@ def make(name, **options):
 
 def test_every_layer_on_pictures_is_here():
     result = {
-        n for n, c in vars(layers).items() if isinstance(c, type) and issubclass(c, PictureLayer)
+        n
+        for n, c in package_values(layers).items()
+        if isinstance(c, type) and issubclass(c, PictureLayer)
     }
     assert result == set(DRAWN) | set(FIXED)
 

@@ -7,6 +7,7 @@ import numpy as np
 import optimizer_cases as cases
 import pytest
 from own_classes import own_classes, own_tests_of
+from package_values import package_values
 
 from kerasish import backends, optimizers
 from kerasish.graph.trace import trace
@@ -38,7 +39,7 @@ def test_every_optimizer_has_cases():
     around = {"LossScaleOptimizer", "MultiOptimizer"}
     known = {
         name
-        for name, created in vars(optimizers).items()
+        for name, created in package_values(optimizers).items()
         if isinstance(created, type) and issubclass(created, optimizers.Optimizer)
     }
     own = own_classes(optimizers, optimizers.Optimizer)

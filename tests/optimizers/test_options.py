@@ -8,6 +8,7 @@ import typing
 
 import numpy as np
 import pytest
+from package_values import package_values
 
 from kerasish import Variable, optimizers
 from kerasish.optimizers.options import DEFAULTS, Options, OptionsWithoutDecay, with_options
@@ -15,7 +16,7 @@ from kerasish.optimizers.options import DEFAULTS, Options, OptionsWithoutDecay, 
 NAMES = list(DEFAULTS)
 KINDS = [
     c
-    for c in vars(optimizers).values()
+    for c in package_values(optimizers).values()
     if isinstance(c, type)
     and issubclass(c, optimizers.Optimizer)
     and c not in (optimizers.LossScaleOptimizer, optimizers.MultiOptimizer)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from package_values import package_values
 
 from kerasish import autodiff, layers, ops
 
@@ -23,7 +24,7 @@ HOLDERS: dict[str, dict[str, Any]] = {
 
 def _classes() -> dict[str, Any]:
     result = {}
-    for name, cls in sorted(vars(layers).items()):
+    for name, cls in sorted(package_values(layers).items()):
         if isinstance(cls, type) and issubclass(cls, layers.Layer) and cls.__name__ == name:
             if name in HOLDERS:
                 result[name] = HOLDERS[name]

@@ -11,6 +11,8 @@ import json
 from pathlib import Path
 from typing import Any
 
+from package_values import package_values
+
 TESTS = Path(__file__).resolve().parents[1]
 KERAS = json.loads((TESTS / "data" / "keras_signatures.json").read_text("utf-8"))
 
@@ -25,7 +27,7 @@ def own_classes(package: Any, base: type) -> dict[str, type]:
     known = KERAS[package.__name__.rpartition(".")[2]]
     return {
         name: cls
-        for name, cls in vars(package).items()
+        for name, cls in package_values(package).items()
         if inspect.isclass(cls) and issubclass(cls, base) and cls.__name__ == name
         if name not in known and not name.startswith("_")
     }

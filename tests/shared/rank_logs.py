@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from package_values import package_values
 from rank_parts import in_parts, join
 
 import kerasish as keras
@@ -140,7 +141,11 @@ def check(found: dict[str, list[float]], expected: dict[str, list[float]]) -> No
 
 def names_of(module: Any, base: type) -> set[str]:
     """Return the names of the classes that a module offers."""
-    own = {n: v for n, v in vars(module).items() if isinstance(v, type) and issubclass(v, base)}
+    own = {
+        n: v
+        for n, v in package_values(module).items()
+        if isinstance(v, type) and issubclass(v, base)
+    }
     return {name for name, value in own.items() if value is not base}
 
 

@@ -1,10 +1,25 @@
 """The eager engine: every op is applied at once, on NumPy or, where data lies on a GPU, on CuPy."""
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
 from kerasish.backends.eager.engine import Eager as Eager
-from kerasish.backends.eager.gpu import EagerOnGPU as EagerOnGPU
-from kerasish.backends.eager.gpu import engine_of as engine_of
+from kerasish.first_use import find, import_on_first_use
+
+if TYPE_CHECKING:
+    from kerasish.backends.eager.gpu import EagerOnGPU as EagerOnGPU
+    from kerasish.backends.eager.gpu import engine_of as engine_of
+    from kerasish.devices import Device
+else:
+    __getattr__, __dir__ = import_on_first_use(__name__, {"gpu": ("EagerOnGPU", "engine_of")})
 
 
 def make() -> Eager:
     """Return the eager engine of the CPU, which hands over to those of the GPUs."""
-    return Eager(elsewhere=engine_of)
+    return Eager(elsewhere=_engine_of)
+
+
+def _engine_of(device: Device) -> Eager:
+    engine: Eager = find("kerasish.backends.eager.gpu:engine_of")(device)
+    return engine

@@ -7,7 +7,6 @@ import threading
 import warnings
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import Future
 from typing import Any
 
 from kerasish.engine.data.batch import Batch, to_batch
@@ -206,6 +205,8 @@ def read_ahead(
     An error in a thread is raised here, when its batch is due, with the thread's traceback.
     The threads are daemons: one that hangs in user code cannot keep the process from ending.
     """
+    from concurrent.futures import Future  # it brings `logging` along
+
     tasks: queue.SimpleQueue[tuple[Future[Batch], int] | None] = queue.SimpleQueue()
     pending: deque[Future[Batch]] = deque()
     threads = [

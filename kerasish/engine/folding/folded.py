@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import reprlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from types import CodeType
 from typing import Any
 
-from kerasish import ops, registry, tree
+from kerasish import ops, tree
 from kerasish.engine.data.structures import Structures
 from kerasish.engine.folding.deep import MOST_FRAMES, call_deep
 from kerasish.engine.folding.immediate import Immediate
+from kerasish.engine.folding.inputs import build_configs, build_parts
 from kerasish.engine.folding.recorder import Record, Recorder
 from kerasish.engine.folding.run import run
 from kerasish.engine.folding.schedule import is_packed, pack
@@ -291,25 +292,6 @@ class Folded(Layer):
         build_parts(self, (config or {}).get("parts") or ())
 
 
-def build_configs(layer: Layer) -> list[Any]:
-    """Return (class name, how it was built) of each layer inside another, in order."""
-    inner = [part for part in layer.flatten_layers() if part is not layer]
-    return [
-        [type(p).__name__, None if isinstance(p, Folded) else p.get_build_config()] for p in inner
-    ]
-
-
-def build_parts(layer: Layer, configs: Sequence[Any]) -> None:
-    """Build the layers inside another from what `build_configs` returned."""
-    inner = [part for part in layer.flatten_layers() if part is not layer]
-    names = [type(part).__name__ for part in inner]
-    if names != [name for name, _ in configs]:
-        return  # the class was changed: its weights are compared when they are read
-    for part, (_, config) in zip(inner, configs):
-        if config and not part.built:
-            part.build_from_config(config)
-
-
 def _nodes_of(error: BaseException, code: CodeType) -> list[Any]:
     """Return the first argument of each call of a function in an error's traceback."""
     names = code.co_varnames[: code.co_argcount]
@@ -321,6 +303,3 @@ def _nodes_of(error: BaseException, code: CodeType) -> list[Any]:
             nodes.append(at.tb_frame.f_locals[name])
         at = at.tb_next
     return nodes
-
-
-registry.add_builtins("kerasish", {"Folded": Folded})

@@ -7,10 +7,11 @@ from typing import Any
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
 from kerasish.engine.data.structures import Structures
-from kerasish.engine.folding.folded import build_configs, build_parts
 from kerasish.engine.folding.inputs import (
     PackedData,
     as_structures,
+    build_configs,
+    build_parts,
     folded_layers,
     may_hold_structures,
     pack_inputs,

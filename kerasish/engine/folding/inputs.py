@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from kerasish import registry
 from kerasish.engine.data.data import Data
 from kerasish.engine.data.structures import Structures
-from kerasish.engine.folding.folded import Folded
 from kerasish.engine.functional.host_stage import HostStageData
 from kerasish.engine.layer.layer import Layer
+from kerasish.first_use import Place
 from kerasish.typing import Structure
+
+if TYPE_CHECKING:
+    from kerasish.engine.folding.folded import Folded
 
 
 def folded_layers(model: Layer) -> list[Folded]:
     """Return the folded layers in a model."""
-    return [layer for layer in model.flatten_layers() if isinstance(layer, Folded)]
+    return [layer for layer in model.flatten_layers() if is_folded(layer)]
 
 
 def may_hold_structures(x: Structure) -> bool:
@@ -83,6 +87,28 @@ def read_structures(
     return result
 
 
+def is_folded(layer: Layer) -> bool:
+    """Return whether a layer is folded: it reads structures."""
+    return getattr(layer, "takes_structures", False)
+
+
+def build_configs(layer: Layer) -> list[Any]:
+    """Return (class name, how it was built) of each layer inside another, in order."""
+    inner = [part for part in layer.flatten_layers() if part is not layer]
+    return [[type(p).__name__, None if is_folded(p) else p.get_build_config()] for p in inner]
+
+
+def build_parts(layer: Layer, configs: Sequence[Any]) -> None:
+    """Build the layers inside another from what `build_configs` returned."""
+    inner = [part for part in layer.flatten_layers() if part is not layer]
+    names = [type(part).__name__ for part in inner]
+    if names != [name for name, _ in configs]:
+        return  # the class was changed: its weights are compared when they are read
+    for part, (_, config) in zip(inner, configs):
+        if config and not part.built:
+            part.build_from_config(config)
+
+
 def pack_inputs(layers: list[Folded], x: Structure) -> Structure:
     """Return inputs with the packed arrays of each column of structures in its place.
 
@@ -91,12 +117,12 @@ def pack_inputs(layers: list[Folded], x: Structure) -> Structure:
             A layer with the name of an input reads that input alone.
         x: a batch of inputs.
     """
-    return _read(layers, x, None, Folded.pack)
+    return _read(layers, x, None, lambda layer, structures: layer.pack(structures))
 
 
 def record_inputs(layers: list[Folded], x: Structure) -> None:
     """Let folded layers see all structures of inputs, so that all of their parts are built."""
-    _read(layers, x, None, Folded.record)
+    _read(layers, x, None, lambda layer, structures: layer.record(structures))
 
 
 def _read(
@@ -131,3 +157,6 @@ class PackedData(HostStageData):
     def __init__(self, data: Data, prepare: Callable[[Any], Any]) -> None:
         super().__init__(data, prepare)
         self.reads_ahead = False  # batches of different sizes do not lie side by side
+
+
+registry.add_builtins("kerasish", {"Folded": Place("kerasish.engine.folding.folded:Folded")})

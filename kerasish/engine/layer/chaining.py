@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import functools
 import inspect
 from collections.abc import Callable
@@ -18,7 +17,7 @@ _OPS_FIRST = frozenset((
 _PROPERTIES = frozenset((
     "array", "convert_to_numpy", "copy", "dtype", "is_tensor", "ndim", "shape", "size",
 ))  # fmt: skip
-_NO_LAYERS = frozenset(("Layer", "InputLayer", "Lambda", "Pipeline"))
+_NO_LAYERS = frozenset(("Layer", "Input", "InputLayer", "Lambda", "Pipeline"))
 _TENSOR_NAMES = frozenset(("x", "x1", "a", "inputs", "images", "query", "tensor"))
 
 
@@ -27,14 +26,13 @@ def _plain(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=1)
-def _layer_names(count: int) -> dict[str, type]:
-    """Return name -> layer, of kerasish's layers; `count` of them are registered."""
-    return {_plain(name): kind for name, kind in _layers().items()}
+def _layer_names(count: int) -> dict[str, str]:
+    """Return plain name -> name, of kerasish's layers; `count` of them are registered."""
+    return {_plain(name): name for name in _layers()}
 
 
-def _layers() -> dict[str, type]:
-    every = registry.BUILTINS.get("keras.layers", {})
-    return {n: k for n, k in every.items() if isinstance(k, type) and n not in _NO_LAYERS}
+def _layers() -> list[str]:
+    return [name for name in registry.BUILTINS.get("keras.layers", ()) if name not in _NO_LAYERS]
 
 
 def _takes_tensor(op: Callable[..., Any]) -> bool:
@@ -73,9 +71,10 @@ def _method_of(name: str, count: int) -> Callable[..., Any] | None:
         op = None
     if op is not None and name in _OPS_FIRST:
         return op
-    kind = _layer_names(count).get(_plain(name))
-    if kind is None:
+    layer = _layer_names(count).get(_plain(name))
+    if layer is None:
         return op
+    kind = registry.BUILTINS["keras.layers"][layer]
 
     def call(x: Any, *args: Any, **kwargs: Any) -> Any:
         return kind(*args, **kwargs)(x)
@@ -110,4 +109,6 @@ def no_method(tensor: Any, name: str) -> AttributeError:
 
 @functools.lru_cache(maxsize=4096)
 def _near(name: str, count: int) -> list[str]:
+    import difflib
+
     return difflib.get_close_matches(name, names(), 3)

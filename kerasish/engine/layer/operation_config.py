@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish import ops, registry
 from kerasish.engine.layer.operation import OpCall
 from kerasish.errors import UnknownNameError
+from kerasish.first_use import Builtins
 
 if TYPE_CHECKING:
     from kerasish.ops.op import Op
@@ -130,11 +131,13 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 # Functions among the arguments of an op, as in associative_scan(ops.add, x), are found by name.
-registry.BUILTINS["keras.ops"] = {
-    name: value
-    for name, value in vars(ops).items()
-    if callable(value) and not isinstance(value, type) and not name.startswith("_")
-}
+registry.BUILTINS["keras.ops"] = Builtins(
+    {
+        name: value
+        for name, value in vars(ops).items()
+        if callable(value) and not isinstance(value, type) and not name.startswith("_")
+    }
+)
 
 
 @functools.lru_cache(maxsize=1)

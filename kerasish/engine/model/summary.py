@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import re
-import shutil
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -254,6 +253,8 @@ def print_summary(
     if line_length is None and batch_size is not None:
         line_length = 100
     elif line_length is None:
+        import shutil
+
         line_length = max(60, min(100, shutil.get_terminal_size((88, 24)).columns - 2))
     table = summary_table(model, expand_nested, show_trainable, layer_range, batch_size)
     style = terminal_style() if print_fn is None else plain_style

@@ -11,6 +11,8 @@ from kerasish.typing import PathLike
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
 
+EXPORT = "kerasish.export"  # what registers the formats: it knows how models are saved
+
 _writers: dict[str, Callable[..., None] | str] = {}
 _suffixes: dict[str, str] = {}
 _readers: dict[str, Callable[..., Any] | str] = {}
@@ -41,6 +43,7 @@ def register_format(
 
 def writer_of(name: str) -> Callable[..., None] | None:
     """Return what writes a format; None: no other framework's is called so."""
+    importlib.import_module(EXPORT)
     write = _writers.get(name)
     return None if write is None else _imported(write)
 
@@ -56,11 +59,13 @@ def _imported(function: Callable[..., Any] | str) -> Callable[..., Any]:
 
 def format_of(path: str) -> str:
     """Return the format that a path's suffix means, "kerasish" where it says nothing."""
+    importlib.import_module(EXPORT)
     return next((name for end, name in _suffixes.items() if path.endswith(end)), "kerasish")
 
 
 def known_formats() -> list[str]:
     """Return the names of all formats that are written."""
+    importlib.import_module(EXPORT)
     return ["kerasish", *_writers]
 
 
@@ -87,6 +92,7 @@ def load_onnx(filepath: PathLike, trainable: bool = True, **options: Any) -> Mod
         >>> model = load_onnx("scores.onnx")  # doctest: +SKIP
         >>> model.predict(x)  # doctest: +SKIP
     """
+    importlib.import_module(EXPORT)
     read = _imported(_readers["onnx"])
     model: Model = read(filepath, trainable=trainable, **options)
     return model

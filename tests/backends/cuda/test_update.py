@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from cuda_on_cpu import DTYPES, assert_close, numbers, put, wide
 from kernel_calls import UPDATES, update_source
+from package_values import package_values
 
 from kerasish import optimizers
 from kerasish.backends.eager.cuda import kernels as sources
@@ -113,7 +114,7 @@ def test_other_optimizers(cuda, name):
 
 
 def test_every_elementwise_optimizer_has_a_kernel():
-    kinds = [c for c in vars(optimizers).values() if isinstance(c, type)]
+    kinds = [c for c in package_values(optimizers).values() if isinstance(c, type)]
     names = {c.__name__.lower() for c in kinds if vars(c).get("elementwise") is True}
     assert {f"{name}_update" for name in names} == set(UPDATES)
 
