@@ -20,9 +20,11 @@ from kerasish.backends.static.lowering.standalone_units import (
 )
 from kerasish.backends.static.lowering.units import Place, nbytes_of
 from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.export.native.expand import expand_transforms
 from kerasish.graph.by_rows import MixedRows, divided
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes import gather, optimize
+from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.structure import computes_same
 from kerasish.graph.trace import Traced, map_leaves, trace
 from kerasish.ops.shapes import Spec
@@ -108,7 +110,7 @@ def make_plan(
     if traced.updated:
         names = ", ".join(repr(v.path) for v in traced.updated[:3])
         raise ValueError(f"it assigns to variables ({names}), which a native library has not")
-    graph = _with_weights(traced)
+    graph = widen_halves(expand_transforms(_with_weights(traced)))
     threads = config.threads()
     config.set_threads(1)
     try:
@@ -180,7 +182,7 @@ def _namer(traced: Traced) -> Callable[[Node], str]:
 
     def name(node: Node) -> str:
         inner = node.attrs.get("body")
-        nodes = inner.graph.nodes if inner is not None else [node]
+        nodes = [node] if inner is None else getattr(inner, "graph", inner).nodes
         for one in nodes:
             for v in (*one.outputs, *one.inputs):
                 if v in traced.paths:
