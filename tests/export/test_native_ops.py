@@ -112,6 +112,12 @@ def compare(chosen: list[Case], folder: Path) -> None:
 
 @needs_linker
 def test_orders_indices_and_products(tmp_path: Path) -> None:
+    compare(cases(PLAIN, 1), tmp_path)
+
+
+@needs_linker
+@pytest.mark.slow
+def test_more_orders_indices_and_products(tmp_path: Path) -> None:
     compare(cases(PLAIN), tmp_path)
 
 
@@ -188,7 +194,7 @@ def random_case(rng: Any) -> Case:
 @pytest.mark.parametrize("seed", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_random_orders_and_indices(seed: int, tmp_path: Path) -> None:
     rng = np.random.default_rng(seed)
-    compare([random_case(rng) for _ in range(40 if seed else 25)], tmp_path)
+    compare([random_case(rng) for _ in range(60 if seed else 10)], tmp_path)
 
 
 @needs_linker
