@@ -201,7 +201,7 @@ class _Blocks:
                     inputs[i] = self._shrink(x, own, small.shape[axis])
         elif node.op.name == "transpose":
             inputs = [self._shrink(inputs[0], attrs["axes"][axis], small.shape[axis])]
-        elif node.op.name == "strided_slice" and attrs["slices"][axis] == (0, v.shape[axis], 1):
+        elif node.op.name == "strided_slice":
             inputs = [self._shrink(inputs[0], axis, small.shape[axis])]
             whole = (0, small.shape[axis], 1)
             slices = attrs["slices"]

@@ -37,7 +37,11 @@ WITHOUT = {
     **dict.fromkeys([n for n in REGISTRY if n.endswith("_gradient")], GRADIENTS),
     "print_values": "exported models print nothing",
 }  # fmt: skip
-GRADIENT_CODE = {"convolution_data_gradient", "pool_max_gradient", "stop_gradient"}  # and yet they have code
+GRADIENT_CODE = {
+    "convolution_data_gradient",
+    "pool_max_gradient",
+    "stop_gradient",
+}  # and yet they have code
 for _name in GRADIENT_CODE:
     WITHOUT.pop(_name, None)
 # The kernel of a convolution or of a recurrence is given: an input that varies is refused.
@@ -135,13 +139,12 @@ def test_the_ops_without_code() -> None:
             continue
         for op, arrays, attrs in cases([name])[:1]:
             specs = [InputSpec(shape=(None, *a.shape), dtype=str(a.dtype)) for a in arrays]
-            f = lambda *x: [t[None] for t in results(call(op, [v[0] for v in x], attrs))]  # noqa: E731, B023
-            try:
-                plan.make_plan(f, specs, 1, plan.Weights())
-            except ValueError as error:
-                assert "no code that needs no library" in str(error)
-            else:
-                pytest.fail(f"{name} has code")
+
+            def called(*x: Any, op: Any = op, attrs: Any = attrs) -> Any:
+                return [t[None] for t in results(call(op, [v[0] for v in x], attrs))]
+
+            with pytest.raises(ValueError, match=f"op '{name}' .*no code that needs no library"):
+                plan.make_plan(called, specs, 1, plan.Weights())
 
 
 def random_case(rng: Any) -> Case:
@@ -202,6 +205,27 @@ def test_long_lines_keep_the_order_of_equal_elements(tmp_path: Path) -> None:
     x = np.random.default_rng(2).integers(0, 9, (3, 1000, 2)).astype("float32")
     x[0, ::7, 0] = np.nan
     compare([(REGISTRY["argsort"], [x], {"axis": 1})], tmp_path)
+
+
+@needs_linker
+def test_one_line_for_many_lines_of_indices(tmp_path: Path) -> None:
+    indices = np.int32([[0, 3], [2, 2], [1, -1]])
+    case = REGISTRY["pick_along_axis"], [np.float32([[1, 2, 3, 4]]), indices], {"axis": 1}
+    compare([case], tmp_path)
+
+
+@needs_linker
+def test_long_transforms_are_divided(tmp_path: Path) -> None:
+    rng = np.random.default_rng(4)
+    x, y = rng.normal(size=(2, 3, 192)).astype("float32")
+    wide = rng.normal(size=(2, 2, 134))
+    fourier = REGISTRY["fourier"]
+    chosen = [
+        (fourier, [x, y], {"axes": (1,)}),
+        (fourier, [x, y], {"axes": (0, 1), "inverse": True}),
+        (fourier, list(wide), {"axes": (1,)}),
+    ]
+    compare(chosen, tmp_path)
 
 
 @needs_linker

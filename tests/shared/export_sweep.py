@@ -133,7 +133,9 @@ def main(arguments: list[str]) -> int:
             found = errors(case, form)
             worst = max(worst, *found)
             numbers = "  ".join(f"{b}: {e:.1e}" for b, e in zip(BATCHES, found))
-            print(f"{case:40} {form:7} {numbers}  ({time.perf_counter() - start:.1f} s)", flush=True)
+            print(
+                f"{case:40} {form:7} {numbers}  ({time.perf_counter() - start:.1f} s)", flush=True
+            )
     print(f"largest error: {worst:.1e}")
     return int(worst > options.limit)
 

@@ -128,9 +128,7 @@ def _search(node: Node) -> Unit | None:
     return PlainUnit(node, Search(values.dtype, side, sequence.size, values.size))
 
 
-def _term(
-    indices: Value, steps: Sequence[int], axis: int, indexed: Value, offset: int = 0
-) -> Term:
+def _term(indices: Value, steps: Sequence[int], axis: int, indexed: Value, offset: int = 0) -> Term:
     stride = contiguous(indexed.shape)[axis]
     return Term(tuple(steps), offset, indexed.shape[axis], stride)
 
