@@ -186,6 +186,7 @@ class _Blocks:
         if node is None:
             raise NotByRows
         inputs, attrs = list(node.inputs), node.attrs
+        rule: Rule | None = getattr(node.op, "rows", None)
         from_last = axis - len(v.shape)
         if node.op.name == "fill":
             attrs = {**attrs, "shape": small.shape}
@@ -206,9 +207,9 @@ class _Blocks:
             whole = (0, small.shape[axis], 1)
             slices = attrs["slices"]
             attrs = {**attrs, "slices": (*slices[:axis], whole, *slices[axis + 1 :])}
-        elif node.op.rows is rows.examples and axis == 0:
+        elif rule is rows.examples and axis == 0:
             inputs[0] = self._shrink(inputs[0], 0, small.shape[0])
-        elif node.op.rows is rows.matmul and min(len(x.shape) for x in inputs) > 1:
+        elif rule is rows.matmul and min(len(x.shape) for x in inputs) > 1:
             self._shrink_factors(inputs, from_last, small.shape[axis])
         else:
             raise NotByRows

@@ -1,4 +1,4 @@
-"""Every layer of the catalogue in a native library: equal to its results, for several batch sizes."""
+"""Every layer of the catalogue in a native library, for several batch sizes."""
 
 from __future__ import annotations
 

@@ -49,13 +49,13 @@ def _transform(node: Node, real: bool) -> Graph:
 
     def compute(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
         x, y = (ops.cast(t, wide) for t in (a, b))
-        parts = (x, None if real else y)
+        c, d = x, None if real else y
         for axis in node.attrs["axes"]:
-            moved = [None if t is None else ops.moveaxis(t, axis, -1) for t in parts]
-            found = _last_axis(moved[0], moved[1], sign, wide)
-            parts = tuple(ops.moveaxis(t, -1, axis) for t in found)
+            last = None if d is None else ops.moveaxis(d, axis, -1)
+            results = _last_axis(ops.moveaxis(c, axis, -1), last, sign, wide)
+            c, d = (ops.moveaxis(t, -1, axis) for t in results)
         # The results are not inputs, even without an axis.
-        c, d = (ops.zeros_like(x) if t is None else t for t in parts)
+        c, d = (ops.zeros_like(x) if t is None else t for t in (c, d))
         return ops.cast(c * 1.0, dtype), ops.cast(d * 1.0, dtype)
 
     return trace(compute, *(v.spec for v in node.inputs)).graph
