@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -56,11 +57,12 @@ def together(tasks: list[Callable[[], None]]) -> None:
         except BaseException as error:  # noqa: BLE001 (raised below)
             errors.append(error)
 
-    threads = [threading.Thread(target=guarded, args=(task,)) for task in tasks]
+    threads = [threading.Thread(target=guarded, args=(task,), daemon=True) for task in tasks]
     for thread in threads:
         thread.start()
+    end = time.monotonic() + WAIT
     for thread in threads:
-        thread.join(WAIT)
+        thread.join(max(end - time.monotonic(), 0.0))
     assert not any(thread.is_alive() for thread in threads)
     if errors:
         raise errors[0]
@@ -135,14 +137,55 @@ def test_assigned_weights_reach_all_runs() -> None:
 
     def assign() -> None:
         try:
-            # In strict memory runs take turns, and one thread may wait long for its own.
-            for turn in range(6 if guard_pages.mode() else 60):
+            for turn in range(60):
                 last.assign(choices[turn % 2])
                 assert model.predict(x, verbose=0).tobytes() == results[turn % 2]
         finally:
             stop.set()
 
     together([predict, predict, assign])
+
+
+def test_a_thread_that_has_waited_goes_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may not wait for all runs of another that enters again as soon as it has left."""
+    monkeypatch.setattr(lanes, "PATIENCE", 0.0)
+    model = dense()
+    model.predict(rows(0), verbose=0)
+    (own,) = lanes_of(model)
+    order = []
+
+    def wait() -> None:
+        own.enter(alone=True)
+        order.append("waited")
+        own.leave()
+
+    for _ in range(5):
+        own.enter(alone=True)
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        end = time.monotonic() + WAIT
+        while not own._waiting and thread.is_alive() and time.monotonic() < end:
+            time.sleep(0.001)
+        own.leave()
+        own.enter(alone=True)
+        order.append("came later")
+        own.leave()
+        thread.join(WAIT)
+    assert order == ["waited", "came later"] * 5
+    assert not own._waiting and not own._runs
+
+
+def test_a_place_in_front_that_an_interrupt_left_keeps_nobody_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lanes, "LOST", 0.01)
+    model = dense()
+    expected = model.predict(rows(0), verbose=0).tobytes()
+    (own,) = lanes_of(model)
+    own._waiting[-1] = 0.0  # as if Ctrl-C had ended that thread's wait
+    together([lambda: own.leave() if own.enter(alone=True) else None] * 3)
+    assert not own._waiting and not own._runs
+    assert model.predict(rows(0), verbose=0).tobytes() == expected
 
 
 def test_an_error_in_one_thread_leaves_the_others_alone() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from time import monotonic
 from typing import Any
 
 from kerasish import config
@@ -15,6 +16,10 @@ from kerasish.graph.ir import Value
 from kerasish.tensor import Variable
 
 MOST_MEMORY = 1 << 28  # bytes of all arenas beyond the first
+# Seconds after which the thread that has waited longest goes first. Before that, a thread that
+# comes later may go first: it does not sleep, and a change of threads would cost more than its run.
+PATIENCE = 0.005
+LOST = 1.0  # seconds: what is free as long was left to a thread that no longer waits
 
 
 def may_share(executable: Executable | Interpreted) -> bool:
@@ -40,6 +45,7 @@ class Lanes:
 
     A run is alone where it copies variables into their buffers or reorders kept weights, which all
     executables read. Then the others wait, and so does every run of a call that may not share.
+    No thread waits without end: after `PATIENCE` seconds it goes before those that came later.
 
     Ctrl-C may end a run before it leaves: what its thread had is taken back when the thread enters
     again.
@@ -67,7 +73,7 @@ class Lanes:
         self._change = threading.Condition(self._lock)
         self._runs: dict[int, Executable | Interpreted | None] = {}  # thread -> what it has
         self._more: dict[int, list[Executable]] = {}  # thread -> what else it has
-        self._waiting = 0
+        self._waiting: dict[int, float] = {}  # thread -> since when, the longest first
         self.alone = False  # whether the run that takes place must be the only one
 
     def enter(self, alone: bool = False) -> Executable | Interpreted:
@@ -80,17 +86,9 @@ class Lanes:
         with self._lock:
             if thread in self._runs:
                 self._take_back(thread)
-            if not alone and self._free and not self.alone and self._is_ready():
-                return self._take_free(thread)
-            while True:
-                single = alone or not self._is_ready()
-                if not self._runs if single else not self.alone and self._free_or_left():
-                    break
-                self._waiting += 1
-                try:
-                    self._change.wait()
-                finally:
-                    self._waiting -= 1
+            single = alone or not self._is_ready()
+            if self._is_taken(single) or self._waiting and self._is_overdue():
+                single = self._wait(thread, alone)
             if single:
                 # In this order: an interrupt after any of these statements loses nothing.
                 self._runs[thread] = self.first
@@ -117,10 +115,11 @@ class Lanes:
         """Take the last free executable, by a thread that holds the lock; `leave` must follow.
 
         Returns:
-            False where the thread has one from a run that was interrupted: `enter` takes it back.
+            False where the thread has one from a run that was interrupted: `enter` takes it back;
+            and where another thread has waited long: `enter` lets it go first.
         """
         thread = threading.get_ident()
-        if thread in self._runs:
+        if thread in self._runs or self._waiting and self._is_overdue():
             return False
         self._take_free(thread)
         return True
@@ -159,6 +158,36 @@ class Lanes:
             if self._waiting:
                 self._change.notify_all()
 
+    def _wait(self, thread: int, alone: bool) -> bool:
+        """Wait until a run may take place; return whether it must be the only one."""
+        since, notified = monotonic(), True
+        try:
+            while True:
+                self._waiting.setdefault(thread, since)
+                single = alone or not self._is_ready()
+                if not self._is_taken(single):
+                    first = next(iter(self._waiting))
+                    if first == thread or not self._is_overdue():
+                        return single
+                    if not notified:  # Ctrl-C ended it before the `finally` below
+                        del self._waiting[first]
+                        return single
+                notified = self._change.wait(LOST)
+        finally:
+            self._waiting.pop(thread, None)
+            if self._waiting:
+                self._change.notify_all()  # another is the first now
+
+    def _is_overdue(self) -> bool:
+        """Return whether the thread that has waited longest goes before those that come now."""
+        return monotonic() - next(iter(self._waiting.values())) > PATIENCE
+
+    def _is_taken(self, single: bool) -> bool:
+        """Return whether there is nothing for a run now, which must be the only one or not."""
+        if single:
+            return bool(self._runs)
+        return self.alone or not (self._free or self._left > 0)
+
     def _take_free(self, thread: int) -> Executable | Interpreted:
         self._runs[thread] = executable = self._free[-1]
         self._free.pop()
@@ -176,9 +205,6 @@ class Lanes:
             self._free.append(executable)
         self.alone = False
         del self._runs[thread]
-
-    def _free_or_left(self) -> bool:
-        return bool(self._free) or self._left > 0
 
     def _is_ready(self) -> bool:
         """Return whether a run would only read variables and kept weights."""
