@@ -14,6 +14,7 @@ import numpy as np
 
 from kerasish.graph.formulas import bytes_of
 from kerasish.graph.ir import Graph, Node, Value
+from kerasish.ops import rows
 from kerasish.ops.rows import NotByRows, RowCall, RowPlace, Rule
 from kerasish.ops.shapes import Spec
 
@@ -185,6 +186,7 @@ class _Blocks:
         if node is None:
             raise NotByRows
         inputs, attrs = list(node.inputs), node.attrs
+        rule: Rule | None = getattr(node.op, "rows", None)
         from_last = axis - len(v.shape)
         if node.op.name == "fill":
             attrs = {**attrs, "shape": small.shape}
@@ -200,7 +202,23 @@ class _Blocks:
                     inputs[i] = self._shrink(x, own, small.shape[axis])
         elif node.op.name == "transpose":
             inputs = [self._shrink(inputs[0], attrs["axes"][axis], small.shape[axis])]
+        elif node.op.name == "strided_slice":
+            inputs = [self._shrink(inputs[0], axis, small.shape[axis])]
+            whole = (0, small.shape[axis], 1)
+            slices = attrs["slices"]
+            attrs = {**attrs, "slices": (*slices[:axis], whole, *slices[axis + 1 :])}
+        elif rule is rows.examples and axis == 0:
+            inputs[0] = self._shrink(inputs[0], 0, small.shape[0])
+        elif rule is rows.matmul and min(len(x.shape) for x in inputs) > 1:
+            self._shrink_factors(inputs, from_last, small.shape[axis])
         else:
             raise NotByRows
         self.nodes.append(Node(node.op, inputs, attrs, [small]))
         return small
+
+    def _shrink_factors(self, factors: list[Value], from_last: int, size: int) -> None:
+        """Give the factors of a product fewer rows, columns or pairs of matrices."""
+        for i, x in enumerate(factors):
+            read = i == 2 + from_last if from_last >= -2 else len(x.shape) >= -from_last
+            if read and x.shape[from_last] != 1:
+                factors[i] = self._shrink(x, len(x.shape) + from_last, size)

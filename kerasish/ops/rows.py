@@ -171,11 +171,15 @@ def reduce(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
 
 
 def along(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
-    """Each line along an axis by itself: an order, running sums. All inputs have the same axes."""
-    common = call.only(*range(len(call.places)))
-    ndim, place = len(call.shapes[0]), common[0]
-    if len(set(common)) != 1 or any(len(shape) != ndim for shape in call.shapes):
+    """Each line along an axis by itself: an order, running sums. All inputs have as many axes."""
+    common = {place for place in call.places if place is not None}
+    ndim = len(call.shapes[0])
+    if len(common) != 1 or any(len(shape) != ndim for shape in call.shapes):
         raise NotByRows
+    (place,) = common
+    for i, own in enumerate(call.places):
+        if own is None and call.shapes[i][place.axis] != 1:
+            call.shrink(i, place.axis, place)
     name = "axes" if "axes" in call.attrs else "axis"
     if place.axis in _axes(call.attrs[name], ndim):
         raise NotByRows

@@ -358,7 +358,11 @@ def test_indices_out_of_range_are_an_error(tmp_path: Path) -> None:
 def test_valgrind_finds_nothing(tmp_path: Path) -> None:
     if shutil.which("valgrind") is None:
         pytest.skip("valgrind is not installed")
-    model = varied(cnn())
+    inner = varied(cnn())
+    ordered = ops.sort(ops.cumsum(inner.outputs[0], axis=-1))
+    places = ops.searchsorted(np.float32([-1, 0, 1]), ordered)
+    picked = ops.take_along_axis(ordered, places, axis=-1)
+    model = kerasish.Model(inner.inputs, picked + layers.RNN(layers.GRUCell(4))(picked[..., None]))
     # valgrind knows AVX2 alone: the library must not take the latest code.
     model.export(tmp_path / "m", format="native", verbose=False, target=LEVELS)
     program = """
@@ -473,8 +477,19 @@ def refused(model: Any, folder: Path, message: str, **options: Any) -> None:
 
 def test_what_is_refused(tmp_path: Path) -> None:
     x = kerasish.Input((5, 4))
-    sorted_ = kerasish.Model(x, layers.Lambda(ops.sort, name="order")(x), name="r")
-    refused(sorted_, tmp_path, "layer 'r/order': the op 'argsort' .*has no code that needs no lib")
+    square = kerasish.Input((4, 4))
+    inverse = kerasish.Model(square, layers.Lambda(ops.inv, name="i")(square), name="r")
+    refused(inverse, tmp_path, "layer 'r/i': the op 'inv' .*no code that needs no lib.*an archive")
+    determinant = kerasish.Model(square, layers.Lambda(lambda t: ops.det(t)[:, None])(square))
+    refused(
+        determinant, tmp_path, "the op 'det' .*no code that needs no library; export it as ONNX"
+    )
+    looped = kerasish.Model(
+        x, layers.Lambda(lambda t: ops.while_loop(
+            lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (0, t)
+        )[1], name="w")(x), name="r",
+    )  # fmt: skip
+    refused(looped, tmp_path, "the op 'loop' .*has no code that needs no library")
     steps = kerasish.Input((None, 4))
     refused(
         kerasish.Model(steps, layers.Dense(2)(steps)), tmp_path, "all other sizes must be given"
@@ -524,6 +539,50 @@ def test_subclassed_models(tmp_path: Path) -> None:
     expected = np.asarray(model(x))
     library = exported(model, tmp_path, input_signature=[InputSpec(shape=(None, 4))])
     np.testing.assert_allclose(library.predict(x, 3), expected, atol=1e-6)
+
+
+@pytest.mark.parametrize(("name", "sizes"), [("mlp", [32, 1]), ("recurrent", [32, 4, 1])])
+def test_few_examples_are_computed_together_where_weights_are_many(
+    name: str, sizes: list[int]
+) -> None:
+    f, signature = inference_of(MODELS[name](), None)
+    plans = save._plans(f, signature, plan.Weights())
+    assert [p.batch for p in plans] == sizes
+    if name == "mlp":
+        f, signature = inference_of(mlp(3000), None)
+        plans = save._plans(f, signature, plan.Weights())
+        assert [p.batch for p in plans] == [32, 1]  # the memory of an example grows as well
+        wide = kerasish.Sequential([kerasish.Input((600,)), *(layers.Dense(600) for _ in "abc")])
+        plans = save._plans(*inference_of(wide, None), plan.Weights())
+        assert [p.batch for p in plans] == [32, 4, 1]
+
+
+def test_equal_loops_are_not_joined(tmp_path: Path) -> None:
+    x = kerasish.Input((3,))
+    model = kerasish.Model(x, [ops.tanh(x * n) for n in (2.0, 2.0, 3.0, 3.0, 3.0)])
+    model.export(tmp_path / "m", format="native", verbose=False)  # their table had addresses
+    assert (tmp_path / "m.o").exists()
+
+
+def test_what_only_a_loss_needs_is_left_out(tmp_path: Path) -> None:
+    x = kerasish.Input((3,))
+    y = layers.ActivityRegularization(0.1)(layers.Dense(2)(x))
+    kerasish.Model(x, y).export(tmp_path / "m", format="native", verbose=False)
+    assert (tmp_path / "m.o").exists()
+
+
+def test_16_bit_layers(tmp_path: Path) -> None:
+    x = kerasish.Input((6, 5, 2))
+    y = layers.Conv2D(4, 3, dtype="mixed_bfloat16")(x)
+    y = layers.Dense(3, dtype="mixed_float16")(layers.Flatten(dtype="mixed_float16")(y))
+    model = kerasish.Model(x, layers.Activation("linear", dtype="float32")(y), name="halves")
+    model.export(tmp_path / "m", format="native", verbose=False)
+    if not HERE:
+        pytest.skip("there is no C compiler cc on this machine")
+    given = data(model, 3)
+    expected = model.predict(given, verbose=0)
+    found = Library(tmp_path / "m.so", "m").predict(given, 3)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-2 * np.abs(expected).max())
 
 
 def test_the_suffix_of_a_library() -> None:

@@ -106,6 +106,17 @@ LEFT_ALONE = {
     "a number of the size": lambda x: x / x.shape[0],
     "sorted columns": lambda x: ops.sort(x, axis=1),
     "a constant of equal rows": lambda x: x + np.ones((ROWS, 4), "float32"),
+    "a product of as many zeros as rows": lambda x: x + ops.ones((ROWS, 4)) @ W,
+    "part of a product of equal rows": lambda x: x[:, :2] + (ops.ones((ROWS, 4)) @ W)[:, 1:3],
+    "some of more equal rows": lambda x: x + (ops.ones((2 * ROWS + 1, 4)) @ W)[1 : 2 * ROWS : 2],
+    "pairs of equal matrices": lambda x: (
+        ops.reshape(x, (ROWS, 2, 2)) + ops.ones((ROWS, 2, 4)) @ ops.ones((ROWS, 4, 2))
+    ),
+    "equal images": lambda x: (
+        ops.reshape(x, (ROWS, 2, 2, 1))
+        + ops.conv(ops.ones((ROWS, 2, 2, 1)), np.ones((1, 1, 1, 1), "float32"))
+    ),
+    "equal indices": lambda x: ops.take_along_axis(x, ops.ones((ROWS, 2), "int32"), axis=1),
     "images": lambda x: ops.max_pool(
         ops.conv(ops.reshape(x, (ROWS, 2, 2, 1)), np.ones((1, 1, 1, 3), "float32")), 2
     ),
@@ -128,6 +139,21 @@ MIXED = {
     "another axis": lambda x: ops.transpose(x),
     "rows mixed with columns": lambda x: ops.reshape(x, (4, ROWS)),
     "rows of the weights": lambda x: ops.ones((ROWS, ROWS)) @ x,
+    "a product of numbered rows": lambda x: (
+        x + (ops.reshape(ops.arange(ROWS * 4.0), (ROWS, 4)) @ W)
+    ),
+    "part of numbered rows": lambda x: (
+        x[:, :1] + ops.reshape(ops.arange(ROWS * 4.0), (-1, 4))[:, 1:2]
+    ),
+    "indices of the rows": lambda x: ops.take_along_axis(
+        x, np.arange(ROWS, dtype="int32")[:, None] % 4, axis=1
+    ),
+    "images of the rows": lambda x: (
+        ops.reshape(x, (ROWS, 2, 2, 1))
+        + ops.conv(
+            ops.reshape(ops.arange(ROWS * 4.0), (ROWS, 2, 2, 1)), np.ones((1, 1, 1, 1), "float32")
+        )
+    ),
     "nothing of the rows": lambda x: ops.ones((ROWS, 4)),
     "a loop": lambda x: ops.fori_loop(0, 300, lambda i, s: s + x, x),
     "a norm of all": lambda x: x / ops.norm(x),

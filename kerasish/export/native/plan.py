@@ -20,9 +20,12 @@ from kerasish.backends.static.lowering.standalone_units import (
 )
 from kerasish.backends.static.lowering.units import Place, nbytes_of
 from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.export.native.expand import expand_transforms
+from kerasish.export.onnx.registry import UNTRANSLATED
 from kerasish.graph.by_rows import MixedRows, divided
 from kerasish.graph.ir import Graph, Node, Value
-from kerasish.graph.passes import gather, optimize
+from kerasish.graph.passes import drop_dead, gather, optimize
+from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.structure import computes_same
 from kerasish.graph.trace import Traced, map_leaves, trace
 from kerasish.ops.shapes import Spec
@@ -31,6 +34,8 @@ from kerasish.ops.shapes import Spec
 REGION = 1 << 62
 SPAN = 1 << 40
 ARENA, WEIGHTS = 0, 1
+AS_ONNX = "export it as ONNX instead"
+AS_ARCHIVE = "export it as an archive instead, which kerasish computes (no `format`)"
 LARGEST_SIZE = 1 << 32  # larger words of an argument block are addresses
 
 
@@ -108,7 +113,7 @@ def make_plan(
     if traced.updated:
         names = ", ".join(repr(v.path) for v in traced.updated[:3])
         raise ValueError(f"it assigns to variables ({names}), which a native library has not")
-    graph = _with_weights(traced)
+    graph = widen_halves(expand_transforms(_with_weights(traced)))
     threads = config.threads()
     config.set_threads(1)
     try:
@@ -116,7 +121,8 @@ def make_plan(
         plan = StandalonePlan(graph, _namer(traced))
         steps = _steps(plan, weights)
     except UnsupportedStep as error:
-        raise ValueError(f"{error}; export it as ONNX instead") from error
+        known = all(n.op not in UNTRANSLATED for n in traced.graph.nodes)
+        raise ValueError(f"{error}; {AS_ONNX if known else AS_ARCHIVE}") from error
     finally:
         config.set_threads(threads)
     inputs = _ports(plan, graph.inputs, batch)
@@ -140,18 +146,18 @@ def check_rows(f: Callable[..., Any], signature: Sequence[Any]) -> None:
         trace(f, *(map_leaves(partial(_spec, batch=n), part) for part in signature)) for n in (2, 5)
     )
     try:
-        part = divided(many.graph, many.arguments, 2)
+        part = divided(drop_dead(many.graph), many.arguments, 2)
     except MixedRows as mixed:
         where = _namer(many)(mixed.node) if mixed.node is not None else ""
         what = f"the op {mixed.node.op.name!r}" if mixed.node is not None else "a result"
         raise ValueError(
             f"{where}{what} may depend on several examples of a batch, and a native library "
-            "computes them in groups of its own; export it as ONNX instead"
+            f"computes them in groups of its own; {AS_ONNX}"
         ) from None
-    if not computes_same(part.graph, few.graph):
+    if not computes_same(part.graph, drop_dead(few.graph)):
         raise ValueError(
             "it depends on the number of examples in a batch, and a native library computes them "
-            "in groups of its own; export it as ONNX instead"
+            f"in groups of its own; {AS_ONNX}"
         )
 
 
@@ -180,7 +186,7 @@ def _namer(traced: Traced) -> Callable[[Node], str]:
 
     def name(node: Node) -> str:
         inner = node.attrs.get("body")
-        nodes = inner.graph.nodes if inner is not None else [node]
+        nodes = [node] if inner is None else getattr(inner, "graph", inner).nodes
         for one in nodes:
             for v in (*one.outputs, *one.inputs):
                 if v in traced.paths:

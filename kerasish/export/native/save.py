@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kerasish.backends.static.lowering.standalone_units import Repeat
 from kerasish.callbacks.message import say
 from kerasish.export.native.emit import MESSAGES, Emitter
 from kerasish.export.native.link import link, object_of, targets_named
@@ -28,6 +29,8 @@ _TYPES = {
 }  # fmt: skip
 _BATCHES = (32, 8)  # examples that are computed together, where their memory is at most:
 _MOST_ARENA = 2**22  # bytes
+_FEW = 4  # examples that are computed together, too, where reading weights takes most of the time
+_MANY_WEIGHTS = 64  # bytes of weights per byte of an example's memory, where that is so
 _SUFFIX = {"darwin": ".dylib", "win32": ".dll"}
 
 
@@ -98,10 +101,10 @@ def _plans(f: Callable[..., Any], signature: Sequence[Any], stored: Weights) -> 
     """Return plans for several examples at once, as memory allows, and for one."""
     one = make_plan(f, signature, 1, stored)
     check_rows(f, signature)
-    for batch in _BATCHES:
-        if one.arena * batch <= _MOST_ARENA:
-            return [make_plan(f, signature, batch, stored), one]
-    return [one]
+    recurrent = any(isinstance(step, Repeat) for step in one.steps)
+    few = recurrent or stored.size >= _MANY_WEIGHTS * one.arena
+    sizes = [next((n for n in _BATCHES if one.arena * n <= _MOST_ARENA), 1), _FEW if few else 1]
+    return [*(make_plan(f, signature, n, stored) for n in sizes if n > 1), one]
 
 
 def _output_names(model: Model, plan: BatchPlan) -> list[str]:

@@ -32,6 +32,7 @@ from kerasish.backends.static.codegen import (
     direct,
     matmul,
     packed,
+    plain,
     pooling,
     thin,
     time_steps,
@@ -67,6 +68,7 @@ Generated = (
     | batched.BatchedProduct
     | attention.Heads
     | thin.ThinProduct
+    | plain.Plain
     | Text
 )
 
@@ -172,6 +174,8 @@ def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, 
             text, needs = attention.generate(kernel, symbol, target)
         elif isinstance(kernel, thin.ThinProduct):
             text, needs = thin.generate(kernel, symbol, target)
+        elif isinstance(kernel, plain.Plain):
+            text, needs = plain.generate(kernel, symbol, target)
         elif isinstance(kernel, Kernel):
             text, needs = loops.generate(kernel, symbol, target)
         else:

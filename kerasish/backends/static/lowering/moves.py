@@ -166,6 +166,14 @@ def _unslice(node: Node) -> list[Piece]:
     return [_fill_piece(out, 0.0), inside]
 
 
+def _write_slice(node: Node) -> list[Piece]:
+    x, updates = node.inputs
+    steps = contiguous(x.shape)
+    offset = sum(step * start for step, start in zip(steps, node.attrs["starts"]))
+    inside = Piece(updates, updates.shape, contiguous(updates.shape), 0, steps, offset)
+    return [_whole_piece(x), inside]
+
+
 def _pad(node: Node) -> list[Piece]:
     x, out = node.inputs[0], node.out
     steps = contiguous(out.shape)
@@ -193,6 +201,7 @@ _MOVES = {
     "optimization_barrier": _broadcast,
     "strided_slice": _slice,
     "unslice": _unslice,
+    "write_slice": _write_slice,
     "constant_pad": _pad,
     "concatenate": _concatenate,
     "fill": _fill,

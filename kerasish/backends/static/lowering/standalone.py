@@ -11,6 +11,8 @@ from kerasish.backends.static.codegen.direct import pack_weights
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.library import View, _flattened
 from kerasish.backends.static.lowering.moves import (
+    MoveUnit,
+    _fill_piece,
     make_indexing,
     make_move,
     make_scaled_rows,
@@ -23,16 +25,18 @@ from kerasish.backends.static.lowering.standalone_direct import (
     fuse_followers,
     product_unit,
 )
+from kerasish.backends.static.lowering.standalone_plain import make_plain, make_plain_product
 from kerasish.backends.static.lowering.standalone_recurrent import RECURRENT, RecurrentUnit
 from kerasish.backends.static.lowering.standalone_units import (
     ProductUnit,
     UnsupportedStep,
     WindowSumUnit,
 )
-from kerasish.backends.static.lowering.units import PythonUnit, Unit, plan_units
+from kerasish.backends.static.lowering.units import CopyUnit, PythonUnit, Unit, plan_units
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import fuse_loops
 from kerasish.graph.passes.fuse_epilogues import Product, apart
+from kerasish.ops import dtypes
 from kerasish.ops.networks.quantized import integer_matmul
 from kerasish.ops.op import REGISTRY
 
@@ -59,12 +63,23 @@ class StandaloneBuilder(Builder):
         units = super().build()
         return fuse_followers(units, self._root, {self._root(v) for v in self.graph.outputs})
 
+    def _merge_segments(self) -> list[Unit]:
+        return self.units  # a joined loop has a table of addresses
+
     def _given(self) -> Iterable[Value]:
         return (*super()._given(), *self.packed)
 
     def _lower(self, node: Node) -> None:
         if node.op.name == "pool_average" and node.out.dtype == "float32":
             self._mean(node)
+            return
+        if node.op.name in ("conj", "real") and not node.inputs[0].dtype.startswith("complex"):
+            self._materialize(node.inputs[0])
+            self.aliases[node.out] = node.inputs[0]
+            return
+        if node.op.name == "reinterpret":
+            self._materialize(node.inputs[0])
+            self.units.append(CopyUnit(node.inputs[0], node.out))
             return
         if node.op is integer_matmul:
             for v in node.inputs:
@@ -124,8 +139,19 @@ class StandaloneBuilder(Builder):
             return super()._unit(node)
         if node.op.name in RECURRENT:
             return self._recurrent(node)
+        if name == "imag" and not node.inputs[0].dtype.startswith("complex"):
+            return MoveUnit(name, [_fill_piece(node.out, 0.0)], node.out)
+        if node.op.reduction and node.inputs[0].size == 0:
+            return self._of_nothing(node)
         unit = make_max_pool(node) or make_move(node) or make_indexing(node)
-        return unit or make_scaled_rows(node) or make_packed(node)
+        return unit or make_scaled_rows(node) or make_packed(node) or make_plain(node)
+
+    def _of_nothing(self, node: Node) -> Unit | None:
+        """Return the unit of a reduction of no elements: all results are the same number."""
+        (x,) = node.inputs
+        empty = np.zeros(x.shape, dtypes.array_dtype(x.dtype))
+        number = np.unique(self.kernel_of(node.op)(np, empty, **node.attrs))
+        return MoveUnit(node.op.name, [_fill_piece(node.out, float(number[0]))], node.out)
 
     def _python(self, node: Node) -> Unit:
         raise UnsupportedStep(
@@ -136,8 +162,9 @@ class StandaloneBuilder(Builder):
     def _product(
         self, node: Node, a: View, b: View, out: Value, bias: Value | None, activation: str
     ) -> Unit:
-        if {a.root.dtype, b.root.dtype, out.dtype} != {"float32"} or 0 in (*a.shape, *b.shape):
-            raise UnsupportedStep(f"{self.name_of(node)}products of {a.root.dtype}")
+        small = 0 in (*a.shape, *b.shape) or min(len(a.shape), len(b.shape)) < 2
+        if {a.root.dtype, b.root.dtype, out.dtype} != {"float32"} or small:
+            return self._plain_product(node, a, b, out, bias, activation)
         if bias is not None and bias.size != out.shape[-1]:
             raise UnsupportedStep(f"{self.name_of(node)}a bias of shape {bias.shape}")
         flat = _flattened(a, b)
@@ -149,6 +176,8 @@ class StandaloneBuilder(Builder):
             unit = product_unit(flat, b.shape[1], self._pack(b, array), out, bias, activation)
             if unit is not None:
                 return unit
+        if 1 not in b.strides[-2:] and bias is None and not activation:
+            return self._plain_product(node, a, b, out, bias, activation)
         if 1 not in b.strides[-2:]:
             raise UnsupportedStep(f"{self.name_of(node)}a product with strides {b.strides}")
         if len(flat.shape) == 2 and len(b.shape) == 2 and len(out.shape) > 2:
@@ -156,6 +185,14 @@ class StandaloneBuilder(Builder):
             self.aliases[out] = out_shape
             out = out_shape
         return ProductUnit(flat, b, out, bias, activation)
+
+    def _plain_product(
+        self, node: Node, a: View, b: View, out: Value, bias: Value | None, activation: str
+    ) -> Unit:
+        unit = None if bias is not None or activation else make_plain_product(a, b, out)
+        if unit is None:
+            raise UnsupportedStep(f"{self.name_of(node)}products of {a.root.dtype}")
+        return unit
 
     def _known(self, v: Value) -> Any:
         """Return the numbers of a value, where they are known, in its shape; else None."""
