@@ -46,8 +46,8 @@ def share_common(graph: Graph) -> Graph:
             met = inputs[::-1]
         key = (node.op, met, _attributes_key(node))
         first_node = seen.get(key)
-        # Ranks may find other equal nodes: all of them must communicate equally often.
-        if first_node is not None and not node.op.communicates:
+        # A rank may find equal sums where others do not: all must communicate equally often.
+        if first_node is not None and node.op.communicates != "sum":
             swaps.update(zip(node.outputs, first_node.outputs))
             continue
         if inputs != node.inputs:
