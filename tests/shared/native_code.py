@@ -20,7 +20,6 @@ WITHOUT_NATIVE_CODE = {
     ),
     "add_rows": "rows along another axis than the first",
     "take_rows": "rows along another axis than the first",
-    "write_slice": "a part of an array is overwritten",
     "argmax": "along another axis than the last",
     "argmin": "along another axis than the last",
     "argsort": "sorting is NumPy's",
