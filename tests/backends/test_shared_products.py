@@ -1,4 +1,4 @@
-"""Large products in shares of one thread each: every share is at its place, whoever runs it."""
+"""Large products in shares of one thread each: every share is at its place, on any thread."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 A loop writes what later loops read. Where a few cheap ops compute such a value from what memory
 holds anyway, the readers compute it themselves: a 16-bit value in float32, its distance from a
 mean, the mask of a relu. Then the value is neither written nor read, and its memory is free. In
-float32 the bits are the same; a 16-bit value is not rounded on its way.
+float32 the bits are the same; a 16-bit value is not rounded in between.
 """
 
 from __future__ import annotations

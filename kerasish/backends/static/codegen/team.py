@@ -7,7 +7,7 @@ waits only for shares that a helper has begun.
 
 A caller that waits long asks whether its helpers had a processor. If not, callers keep offers to
 themselves for a while: a step beside busy processes is as fast as on one thread. Shares are the
-same, whoever runs them, and so are the bits.
+same on every thread, and so are the bits.
 """
 
 from __future__ import annotations
