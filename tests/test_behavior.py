@@ -8,6 +8,7 @@ from __future__ import annotations
 import builtins
 import json
 import math
+import re
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,7 @@ import pytest
 
 import kerasish
 from kerasish import errors
+from kerasish.callbacks.progress import readable
 
 FACTS: dict[str, Any] = json.loads((Path(__file__).parent / "data/behavior.json").read_text())
 CONFIGS = "config "
@@ -95,3 +97,9 @@ def test_behavior(name):
         assert not same(ours, keras), f"{name} is as in Keras now: remove it from DIFFERENT"
     else:
         assert same(ours, keras), (ours, keras)
+
+
+@pytest.mark.parametrize("seconds", [2e-7, 1.2e-4, 0.0034, 0.2, 1.26, 59.98, 75.0, 7300.0, 4e5])
+@pytest.mark.parametrize("end", ["", "/step", "/epoch"])
+def test_times_of_a_slow_machine_are_left_out(seconds, end):
+    assert re.sub(cases.TIMES, "T", f"5/5 - {readable(seconds)}{end} - x:") == "5/5 - T - x:"

@@ -277,7 +277,7 @@ def test_terminal(tmp_path):
     message, line, end = screen(text)
     assert message == "a message"
     assert re.fullmatch(
-        r"Epoch 1/1 - 5/5 - \d+ms - .*/step - loss: 0\.2500 - val_loss: 0\.75.*", line
+        r"Epoch 1/1 - 5/5 - [\d.]+[mu]?s - .*/step - loss: 0\.2500 - val_loss: 0\.75.*", line
     )
     assert end == "END"
     drawn = [part for part in text.split("\r") if "%|" in part]

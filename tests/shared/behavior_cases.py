@@ -432,6 +432,9 @@ cases(
 # --- the bar of an epoch --------------------------------------------------------------------------
 
 
+TIMES = r"\b(\d+(:\d\d)+|(\d+h\d+m|\d+m\d+s|\d+(\.\d+)?[mu]?s)(/(step|epoch))?)(?!\S)"
+
+
 def bar(steps: Any, updates: list[Any], **options: Any) -> Callable[[Any], Any]:
     """Return a function of `keras`: what Progbar prints, without times."""
 
@@ -442,7 +445,7 @@ def bar(steps: Any, updates: list[Any], **options: Any) -> Callable[[Any], Any]:
             for update in updates:
                 shown.update(*update)
         words = re.sub(r"\x1b\[[0-9;]*m|[━─]+|\x08+|\r", " ", text.getvalue())
-        words = re.sub(r"\d+(:\d\d)+|\d+[mu]?s/(step|epoch)|\b\d+[mu]?s\b", "T", words)
+        words = re.sub(TIMES, "T", words)
         return words.split()
 
     return function
