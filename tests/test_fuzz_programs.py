@@ -156,7 +156,7 @@ def test_what_is_equal_and_what_is_not():
 
 
 def test_few_numbers_are_left_undefined():
-    """Only overflow of a training, and correlations of a constant."""
+    """Only overflow, and correlations of a constant."""
     program = mean_program()
     nan, inf, big, one = np.float32([np.nan, np.inf, 2e30, 1.0])
 
@@ -169,6 +169,11 @@ def test_few_numbers_are_left_undefined():
     assert not counts("weights[0] k", nan, one, diverged=True)
     assert counts("weights[0] k", inf, one, diverged=True)
     assert counts("gradients[0]", nan, one, diverged=True)
+    near, less = np.float32(-8.9e37), np.float32(8e36)
+    assert not counts("forward[0]", near, -inf)  # in one order of its terms the sum overflows
+    assert not counts("forward[0]", nan, near)
+    assert counts("forward[0]", inf, less)
+    assert counts("forward[0]", near, -near)
     goal = dataclasses.replace(program.goals[0], metrics=("metrics.PearsonCorrelation()",))
     constant = dataclasses.replace(program, goals=(goal,))
     assert not counts("training logs[0]", nan, np.float32(1e-8), constant)
