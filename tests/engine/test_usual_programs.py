@@ -206,12 +206,12 @@ def test_results_that_a_step_names_are_listed_by_the_alphabet():
         def call(self, x):
             return self.dense(x)
 
-        def test_step(self, data):
+        def train_step(self, data):
             self.first.update_state(ops.mean(self(data)))
             return {"z": ops.array(3.0), "first": self.first.result(), "a": ops.array(2.0)}
 
     model = Named()
     model.compile("sgd")
-    first, *others = model.evaluate(np.ones((4, 2)), verbose=0)
+    first, *others = model.train_on_batch(np.ones((4, 2)))
     assert others == [2.0, 3.0]
     assert first == pytest.approx(float(model.predict(np.ones((1, 2)), verbose=0)[0, 0]))
