@@ -29,14 +29,14 @@ MODULES = frozenset(
     (
         "activations", "applications", "backend", "callbacks", "config", "constraints", "datasets",
         "distribution", "dtype_policies", "export", "initializers", "layers", "losses", "metrics",
-        "mixed_precision", "models", "ops", "optimizers", "preprocessing", "random", "regularizers",
-        "saving", "tree", "utils", "visualization", "wrappers",
+        "mixed_precision", "models", "ops", "optimizers", "preprocessing", "quantizers", "random",
+        "regularizers", "saving", "tree", "utils", "visualization", "wrappers",
     )
 )  # fmt: skip
 PACKAGES = frozenset(("applications", "datasets", "ops", "preprocessing", "wrappers"))
-SUBMODULES = frozenset(("optimizers.schedules", "utils.legacy"))
+SUBMODULES = frozenset(("optimizers.schedules", "utils.bounding_boxes", "utils.legacy"))
 # Where Keras's implementation has modules under names that its public interface does not use.
-SOURCES = MODULES | {"api", "engine", "legacy", "quantizers", "testing", "trainers", "version"}
+SOURCES = MODULES | {"api", "engine", "legacy", "testing", "trainers", "version"}
 # Modules of Keras's implementation that programs reach by attributes: `keras.src.utils.tracking`.
 SOURCE_MODULES = frozenset(
     (

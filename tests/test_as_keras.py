@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import subprocess
 import sys
@@ -140,6 +141,22 @@ def test_a_missing_name_says_what_to_use(name, aliases):
 def test_a_missing_module_is_an_import_error(name, aliases):
     with pytest.raises(ModuleNotFoundError, match="has no such module"):
         __import__(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    (
+        "activations applications backend callbacks config constraints datasets distribution "
+        "dtype_policies export initializers layers losses metrics mixed_precision models ops "
+        "optimizers preprocessing quantizers random regularizers saving tree utils visualization "
+        "wrappers applications.resnet50 datasets.mnist ops.image ops.linalg ops.nn ops.numpy "
+        "optimizers.schedules preprocessing.image preprocessing.sequence utils.bounding_boxes "
+        "utils.legacy"
+    ).split(),
+)
+def test_every_public_module_of_keras_can_be_imported(name, aliases):
+    module = importlib.import_module(f"keras.{name}")
+    assert module.__all__
 
 
 def test_names_of_the_implementation(aliases):

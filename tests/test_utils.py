@@ -266,6 +266,14 @@ def test_array_to_img_stretches():
     np.testing.assert_array_equal(scaled, [[0, 255]])
 
 
+def test_the_largest_number_of_a_stretched_picture_is_255():
+    pytest.importorskip("PIL", reason="Pillow comes with the extra plot")
+    for largest in np.random.default_rng(0).random(200, "float32") + 0.01:
+        picture = utils.array_to_img(np.array([[[0.0], [largest]]], "float32"))
+        assert picture.mode == "L"
+        np.testing.assert_array_equal(np.asarray(picture), [[0, 255]])
+
+
 @pytest.mark.parametrize("shape", [(2, 2), (2, 2, 2), (1, 2, 2, 3)])
 def test_array_to_img_needs_a_picture(shape):
     with pytest.raises(ValueError, match="array_to_img: expected"):

@@ -418,6 +418,13 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
 
     # --- products ------------------------------------------------------------------------------
 
+    @property
+    def inputs_quantizer(self) -> Any:
+        """The quantizer of the inputs of an int8 or int4 layer; None: they stay floats."""
+        if self.weight_format not in ("int8", "int4"):
+            raise AttributeError(f"{self.name!r} has no inputs_quantizer: it is not quantized so.")
+        return self.quantization_config.activation_quantizer
+
     def quantized_product(self, rows: Tensor) -> Tensor:
         """Return rows @ kernel for rows (..., inputs) -> (..., units), in the compute dtype."""
         if self.weight_format in ("gptq", "awq"):

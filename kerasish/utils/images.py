@@ -53,7 +53,8 @@ def array_to_img(
         numbers = numbers.transpose(1, 2, 0)
     if scale:
         numbers = numbers - numbers.min()
-        numbers = numbers * (255.0 / (numbers.max() or 1))
+        # In this order, as in Keras: the largest number becomes 255, not a neighbor of it.
+        numbers = numbers / (numbers.max() or 1) * 255
     channels = numbers.shape[2]
     if channels not in (1, 3, 4):
         raise ValueError(f"array_to_img: expected 1, 3 or 4 channels, got shape {numbers.shape}.")

@@ -174,3 +174,44 @@ def test_the_shape_of_a_list_of_one_tensor_is_its_shape():
     assert (model.input_shape, model.output_shape) == ((None, 3), (None, 2))
     two = keras.Model([inputs, keras.Input((4,))], inputs)
     assert two.input_shape == [(None, 3), (None, 4)]
+
+
+def test_results_are_listed_in_the_order_of_keras():
+    inputs = keras.Input((3,))
+    outputs = [
+        layers.Dense(1, "sigmoid", name="dense")(inputs),
+        layers.Dense(4, "softmax", name="dense_1")(inputs),
+    ]
+    model = keras.Model(inputs, outputs)
+    losses = ["binary_crossentropy", "sparse_categorical_crossentropy"]
+    model.compile("sgd", losses, metrics=[["accuracy", "mse"], ["accuracy"]])
+    x, y = np.ones((4, 3)), [np.ones((4, 1)), np.ones((4, 1))]
+    # Keras 3.15.1: metrics of several outputs follow by the alphabet.
+    of_outputs = ["dense_1_accuracy", "dense_accuracy", "dense_mse"]
+    names = ["loss", "dense_loss", "dense_1_loss", *of_outputs]
+    for listed, named in (
+        (model.evaluate(x, y, verbose=0), model.evaluate(x, y, verbose=0, return_dict=True)),
+        (model.test_on_batch(x, y), model.test_on_batch(x, y, return_dict=True)),
+    ):
+        assert listed == [named[name] for name in names]
+
+
+def test_results_that_a_step_names_are_listed_by_the_alphabet():
+    class Named(keras.Model):
+        def __init__(self):
+            super().__init__()
+            self.dense = layers.Dense(1)
+            self.first = keras.metrics.Mean(name="first")
+
+        def call(self, x):
+            return self.dense(x)
+
+        def train_step(self, data):
+            self.first.update_state(ops.mean(self(data)))
+            return {"z": ops.array(3.0), "first": self.first.result(), "a": ops.array(2.0)}
+
+    model = Named()
+    model.compile("sgd")
+    first, *others = model.train_on_batch(np.ones((4, 2)))
+    assert others == [2.0, 3.0]
+    assert first == pytest.approx(float(model.predict(np.ones((1, 2)), verbose=0)[0, 0]))

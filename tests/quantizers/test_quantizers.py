@@ -189,3 +189,18 @@ def test_policies(name, kind, facts_):
 def test_policies_that_cannot_be(name, message):
     with pytest.raises(ValueError, match=message):
         dtype_policies.get(name)
+
+
+@pytest.mark.parametrize("mode", ["int8", "int4"])
+def test_layers_name_the_quantizer_of_their_inputs(mode):
+    layer = keras.layers.Dense(3)
+    layer.build((None, 4))
+    assert not hasattr(layer, "inputs_quantizer")
+    layer.quantize(mode)
+    assert (layer.inputs_quantizer is not None) == (mode == "int8")
+    chosen = quantizers.AbsMaxQuantizer(value_range=(-100, 100))
+    layer = keras.layers.Dense(3)
+    layer.build((None, 4))
+    settings = quantizers.Int8QuantizationConfig(quantizers.AbsMaxQuantizer(axis=0), chosen)
+    layer.quantize(config=settings)
+    assert layer.inputs_quantizer is chosen

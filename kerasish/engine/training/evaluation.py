@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -229,3 +229,14 @@ def _outputs(updates: Updates, last: int, structure: Structure, results: list[An
         return {"outputs": structure}
     columns = zip(*results[-(last % updates.per_call + 1) :])
     return {"outputs": tree.pack_sequence_as(structure, [np.concatenate(c) for c in columns])}
+
+
+def listed(logs: Mapping[str, Any], names: Sequence[str]) -> Any:
+    """Return results as `evaluate` and `train_on_batch` list them; a single one is a number.
+
+    The order is Keras's: those that bear a metric's name in the order of the metrics, then the
+    others (an output's metrics, what a `train_step` names itself) by the alphabet.
+    """
+    first = [name for name in dict.fromkeys(names) if name in logs]
+    values = [logs[name] for name in (*first, *sorted(logs.keys() - set(first)))]
+    return values[0] if len(values) == 1 else values

@@ -378,7 +378,7 @@ class Trainer(InspectionMixin, Layer):
         x = self.with_structures(x)
         data = DataArguments(x, y, sample_weight, batch_size=batch_size, steps=steps)
         logs = evaluation.evaluate(self.training_program, data, verbose, callbacks)
-        return logs if return_dict else _listed(logs)
+        return logs if return_dict else evaluation.listed(logs, self.metrics_names)
 
     @takes_no_more
     def predict(
@@ -455,7 +455,7 @@ class Trainer(InspectionMixin, Layer):
             self.reset_metrics()
             logs = program.step(kind)(x, y, weights)
             results = program.results() if logs is None else step.numbers(logs)
-        return results if as_dict else _listed(results)
+        return results if as_dict else evaluation.listed(results, self.metrics_names)
 
     @hides_frames
     def predict_on_batch(self, x: Structure) -> Structure:
@@ -492,8 +492,3 @@ class Trainer(InspectionMixin, Layer):
         if type(result) is Tensor:
             return evaluation.own_array(result)
         return tree.map_structure(evaluation.own_array, result)
-
-
-def _listed(logs: dict[str, Any]) -> float | list[float]:
-    values = list(logs.values())
-    return values[0] if len(values) == 1 else values
