@@ -170,9 +170,11 @@ def test_equal_to_the_static_engine(name: str, tmp_path: Path) -> None:
         expected = model.predict(x, verbose=0) if count else np.zeros((0, model.output_shape[1]))
         found = library.predict(x, model.output_shape[1])
         largest = max(float(np.abs(expected).max(initial=0)), 1e-6)
-        # Twice as much as to the exact results: the static engine's sums are rounded as well.
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * largest)
-        if count in (1, 40) and name != "tied":  # its transposed table is another constant
+        # It ends with sums of 1,924 terms. For one or two rows, those of the static engine are
+        # 1.1e-6 from the exact results, and those of the library, added in blocks, 1.5e-7.
+        allowed = 2e-6 if name == "transposed" and count in (1, 2) else 1e-6
+        np.testing.assert_allclose(found, expected, rtol=0, atol=allowed * largest)
+        if count in (1, 2, 40) and name != "tied":  # its transposed table is another constant
             exact = exact_results(name, model, x)
             np.testing.assert_allclose(found, exact, rtol=0, atol=1e-6 * largest)
 

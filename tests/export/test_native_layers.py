@@ -56,7 +56,7 @@ def compare(names: list[str], folder: Path, batches: tuple[int, ...] = (1, 2, 7)
         found = predicted(folder / "m.so", arrays, expected)
         for name, a, b in zip(labels, found, expected, strict=True):
             largest = max(float(np.abs(b.astype("float64")).max(initial=0)), 1e-6)
-            np.testing.assert_allclose(a, b, rtol=0, atol=2e-6 * largest, err_msg=name)
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-6 * largest, err_msg=name)
 
 
 def test_layers_with_indices_orders_or_cells(tmp_path: Path) -> None:
@@ -104,4 +104,4 @@ def test_recurrent_layers_of_any_cell(name: str, tmp_path: Path) -> None:
         given[0, 3:] = 0
         expected = np.asarray(model(given))
         (found,) = predicted(tmp_path / "m.so", [given], [expected])
-        np.testing.assert_allclose(found, expected, rtol=0, atol=2e-6 * np.abs(expected).max())
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-6 * np.abs(expected).max())

@@ -111,7 +111,7 @@ def compare(chosen: list[Case], folder: Path) -> None:
     names = [c[0].name for c in chosen for _ in one(c, given)]
     for name, a, b in zip(names, found, expected, strict=True):
         largest = max(float(np.abs(b.astype("float64")).max(initial=0, where=np.isfinite(b))), 1e-6)
-        np.testing.assert_allclose(a, b, rtol=1e-6, atol=2e-6 * largest, err_msg=name)
+        np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6 * largest, err_msg=name)
 
 
 @needs_linker
