@@ -19,6 +19,11 @@ from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.library import _record, _round
+from kerasish.backends.static.lowering.shared_products import (
+    SharedProduct,
+    library_threads,
+    transposed_product,
+)
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, filled_array
 from kerasish.graph.formulas import work_of
 from kerasish.graph.ir import Graph, Node
@@ -355,20 +360,20 @@ class BackwardUnit(RecurrentUnit):
         """Return further products with the names of their weights, and buffers."""
         return [], {}
 
-    def _libraries(self) -> list[Primitive]:
+    def _libraries(self) -> Sequence[Primitive | SharedProduct]:
         """Make the products that give the gradients by weights, and return them."""
         u, width = self.units, self.width
         self.weights, self._more = [], []
         if self.steps > 1:
             rows = (self.steps - 1) * self.n
-            self.weights.append(onednn.matmul((u, rows), (rows, width), transpose_a=True))
+            self.weights.append(transposed_product(u, rows, width))
         post = [("sum", 1.0)] if self.weights else []
-        shapes = ((u, self.n), (self.n, width))
-        self.weights.append(onednn.matmul(*shapes, transpose_a=True, post=post))
+        self.weights.append(transposed_product(u, self.n, width, post))
         if self.kind == "gru":
             rows = self.steps * self.n
             self._ones = filled_array((rows,), "float32", 1)
-            self._more = [onednn.matmul((1, rows), (rows, width))]
+            threads = library_threads(2.0 * rows * width)
+            self._more = [onednn.matmul((1, rows), (rows, width), threads=threads)]
         return [*self.weights, *self._more]
 
     def _by_states(self) -> int:
@@ -399,13 +404,16 @@ class BackwardUnit(RecurrentUnit):
         return results
 
     def _library(
-        self, primitive: Primitive, a: tuple[int, int], b: tuple[int, int], out: Place
-    ) -> Record:
+        self, primitive: Primitive | SharedProduct, a: tuple[int, int], b: tuple[int, int],
+        out: Place,
+    ) -> Record:  # fmt: skip
         """Return the record of a product of matrices, given as (address, numbers)."""
         buffers = {
             "a": Buffer(a[0], SIZE * a[1]), "b": Buffer(b[0], SIZE * b[1]),
             "out": Buffer(out.address, out.nbytes),
         }  # fmt: skip
+        if isinstance(primitive, SharedProduct):
+            return primitive.record(buffers, self._buffer("spare"), self.name)
         if primitive.scratchpad_bytes:
             buffers["scratchpad"] = Buffer(self._buffer("spare"), primitive.scratchpad_bytes)
         return _record(primitive, buffers)
