@@ -47,6 +47,14 @@ def _is_short(rows: int, inner: int, columns: int) -> bool:
     return 2.0 * rows * inner * columns < STEP_FLOPS
 
 
+def is_short(node: Node) -> bool:
+    """Return whether one thread runs each time step of a recurrence, or of its gradient."""
+    leader = described(node).leader
+    states = leader.outputs[0] if leader.op.name in GATES else leader.inputs[0]
+    _, rows, units = states.shape
+    return _is_short(rows, units, GATES[leader.op.name.removesuffix("_gradient")] * units)
+
+
 def is_short_recurrence(graph: Graph) -> bool:
     """Return whether most of a graph's work is a recurrence whose steps one thread runs.
 
@@ -55,14 +63,11 @@ def is_short_recurrence(graph: Graph) -> bool:
     """
     short = others = 0
     for node in graph.nodes:
-        if node.op.kind == "recurrent":
+        if node.op.kind == "recurrent" and is_short(node):
             leader = described(node).leader
-            states = leader.outputs[0] if leader.op.name in GATES else leader.inputs[0]
-            _, rows, units = states.shape
-            if _is_short(rows, units, GATES[leader.op.name.removesuffix("_gradient")] * units):
-                short += work_of(leader)
-                others += work_of(node) - work_of(leader)
-                continue
+            short += work_of(leader)
+            others += work_of(node) - work_of(leader)
+            continue
         others += work_of(node)
     return short > 0 and others <= short
 

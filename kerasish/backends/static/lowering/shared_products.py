@@ -26,7 +26,8 @@ if TYPE_CHECKING:
     from kerasish.backends.onednn.primitive import Primitive
     from kerasish.backends.static.lowering.library import View
 
-GRAIN = 2e6  # FLOPs per share, about 20 microseconds
+GRAIN = 1e6  # FLOPs per share, about 10 microseconds
+OPENMP_FLOPS = 16e6  # of a product that is not divided, from which OpenMP's threads pay
 LINE = 16  # columns of a share are a multiple of that, so that threads share no cache line
 
 
@@ -42,7 +43,7 @@ def library_threads(flops: float) -> int | None:
 
     Where the team runs shares, OpenMP's threads pay for large products alone.
     """
-    return 1 if team_shares() > 1 and flops < 8 * GRAIN else None
+    return 1 if team_shares() > 1 and flops < OPENMP_FLOPS else None
 
 
 class Factor(NamedTuple):
@@ -182,7 +183,7 @@ def make_shared(
     if axes is not None:
         own = contiguous_strides(out.shape)
         steps = tuple(own[axes.index(n)] for n in range(len(axes)))
-    cut = _cut(sizes, 2.0 * math.prod(sizes) * a.shape[-1]) if len(steps) == len(sizes) else None
+    cut = _cut(sizes, a.shape[-1]) if len(steps) == len(sizes) else None
     return None if cut is None else SharedProductUnit(a, b, out, bias, added, steps, *cut)
 
 
@@ -197,22 +198,24 @@ def transposed_product(
         columns: of the result and of b.
         post: see `onednn.matmul`.
     """
-    cut = _cut([rows, columns], 2.0 * rows * inner * columns)
+    cut = _cut([rows, columns], inner)
     if cut is None:
         return onednn.matmul((rows, inner), (inner, columns), transpose_a=True, post=post)
     a, b = Factor((rows, inner), (1, rows)), Factor((inner, columns), (columns, 1))
     return SharedProduct(a, b, (columns, 1), *cut, post=post)
 
 
-def _cut(sizes: Sequence[int], flops: float) -> tuple[int, list[int]] | None:
+def _cut(sizes: Sequence[int], terms: int) -> tuple[int, list[int]] | None:
     """Return the axis that is divided, and where the shares begin and end.
 
     None: the team does not run the product, or one thread is enough.
 
     Args:
         sizes: of the product's axes.
-        flops: its work.
+        terms: of each sum.
     """
+    filled = -(-terms // LINE) * -(-sizes[-1] // LINE) * LINE**2  # few take as long as a vector
+    flops = 2.0 * math.prod(sizes[:-1]) * filled
     shares = min(team_shares(), native.threads_for(flops, GRAIN))
     if shares < 2:
         return None
