@@ -16,6 +16,7 @@ from kerasish.backends.static.codegen import team
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import library, shared_products
 from kerasish.backends.static.lowering.program_threads import Threads
+from kerasish.backends.static.lowering.recurrent import BackwardUnit
 from kerasish.backends.static.lowering.shared_products import SharedProductUnit
 
 pytestmark = pytest.mark.skipif(
@@ -61,8 +62,12 @@ def small_shares(monkeypatch: pytest.MonkeyPatch) -> None:
     COMPILED_PLANS.clear()
 
 
-def shared_units(step: Any) -> list[SharedProductUnit]:
-    return [u for e in step.executables() for u in e.units if isinstance(u, SharedProductUnit)]
+def shared_units(executable: Any) -> list[SharedProductUnit]:
+    return [u for u in executable.units if isinstance(u, SharedProductUnit)]
+
+
+def units_of(step: Any) -> list[SharedProductUnit]:
+    return [unit for executable in step.executables() for unit in shared_units(executable)]
 
 
 @pytest.mark.usefixtures("small_shares")
@@ -75,7 +80,7 @@ def test_shares_of_products(case: Any) -> None:
         step = ENGINE.compile(make)
         for _ in range(3):
             np.testing.assert_allclose(step(*arrays).numpy(), expected, 0, 1e-4)
-        (unit,) = shared_units(step)
+        (unit,) = units_of(step)
     sizes = [share.primitive.arguments["out"].dims for share in unit.shares]
     assert len(sizes) == 2 and max(sizes) == largest
 
@@ -95,9 +100,29 @@ def test_bits_do_not_depend_on_helpers() -> None:
             if alone:
                 own.stop()  # the caller runs all shares
             model.fit(numbers(64, 60, seed=2), numbers(64, 90, seed=3), 16, 3, verbose=0)
-            assert shared_units(model.training_program.step("train"))
+            assert units_of(model.training_program.step("train"))
             found.append([w.tobytes() for w in model.get_weights()])
     assert found[0] == found[1]
+
+
+@pytest.mark.usefixtures("small_shares")
+@pytest.mark.parametrize("kind", ["LSTM", "GRU"])
+def test_gradients_of_recurrent_kernels_are_shares(kind: str) -> None:
+    x, y, found = numbers(5, 3, 20), numbers(5, 40, seed=1) / 8, []
+    for eagerly in (False, True):
+        kerasish.utils.set_random_seed(2)
+        model = kerasish.Sequential([kerasish.Input((3, 20)), getattr(layers, kind)(40)])
+        model.compile(kerasish.optimizers.SGD(0.1), "mse", run_eagerly=eagerly)
+        with kerasish.config.using_threads(2):
+            for _ in range(3):
+                model.train_on_batch(x, y)
+        if not eagerly:
+            (executable,) = model.training_program.step("train").executables()
+            (unit,) = (u for u in executable.units if isinstance(u, BackwardUnit))
+            assert [len(p.shares) for p in unit.weights] == [2, 2]
+        found.append(model.get_weights())
+    for shared, expected in zip(*found, strict=True):
+        np.testing.assert_allclose(shared, expected, 0, 1e-6)
 
 
 def test_which_steps_take_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -105,19 +130,19 @@ def test_which_steps_take_helpers(monkeypatch: pytest.MonkeyPatch) -> None:
     COMPILED_PLANS.clear()
     dense = [kerasish.Input((256,)), layers.Dense(512)]
     images = [kerasish.Input((16, 16, 1)), layers.Conv2D(8, 3), layers.Flatten(), layers.Dense(512)]
+    # All time steps of an LSTM are one loop; those of a large GRU are products of OpenMP's threads.
+    lstm = [kerasish.Input((4, 64)), layers.LSTM(160), layers.Dense(512)]
+    gru = [kerasish.Input((4, 64)), layers.GRU(160), layers.Dense(512)]
+    small_gru = [kerasish.Input((4, 64)), layers.GRU(32), layers.Dense(512)]
     found = []
     with kerasish.config.using_threads(2):
-        for parts in (dense, images):
+        for parts in (dense, images, lstm, gru, small_gru):
             model = kerasish.Sequential(parts)
             model.compile("sgd", "mse")
             shape = model.inputs[0].shape[1:]
             model.train_on_batch(numbers(64, *shape), numbers(64, 512))
             (executable,) = model.training_program.step("train").executables()
-            found.append(
-                (
-                    executable.compiled_plan.team,
-                    len(shared_units(model.training_program.step("train"))),
-                )
-            )
+            found.append((executable.compiled_plan.team, len(shared_units(executable))))
     # Products by weights, and their gradients by weights.
-    assert found == [(2, 2), (1, 0)]
+    assert found[:2] == [(2, 2), (1, 0)]
+    assert [team for team, _ in found[2:]] == [2, 1, 2]

@@ -19,7 +19,9 @@ CLOCKS, MOST_CLOCKS = 48, 8  # the CPU clocks of the first helpers
 WORDS = CLOCKS + MOST_CLOCKS
 SHARES = 16  # bits of a ticket that count shares
 CLOSED = (1 << SHARES) - 1
-CYCLES = 250_000  # a helper looks for work as long, about 100 microseconds, before it sleeps
+# A helper looks for work as long, about 600 microseconds, before it sleeps: parts of a training
+# step that one thread runs are shorter, and waking a helper takes as long as a small part.
+CYCLES = 1_500_000
 LONG_WAIT = 250_000  # cycles of a wait after which a caller asks whether its helpers ran
 # Cycles for which callers keep offers to themselves after waits for helpers that did not run: none
 # after the first one, then twice as many each time, fewer after offers without such a wait, by

@@ -8,6 +8,7 @@ from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.codegen.team import can_help
 from kerasish.backends.static.lowering.branches import saved_by_groups
+from kerasish.backends.static.lowering.recurrences import meets_in_steps
 from kerasish.backends.static.lowering.recurrent import is_short_recurrence
 from kerasish.graph.formulas import bytes_of, work_of
 from kerasish.graph.ir import Graph, Node
@@ -111,7 +112,9 @@ def _suits_team(graph: Graph, threads: int) -> bool:
     """
     kinds = {node.op.kind for node in graph.nodes}
     talks = any(node.op.communicates for node in graph.nodes)
-    return can_help() and threads <= MOST_TEAM and not talks and kinds.isdisjoint(BY_OPENMP)
+    if talks or threads > MOST_TEAM or not can_help() or not kinds.isdisjoint(BY_OPENMP):
+        return False
+    return not any(meets_in_steps(node) for node in graph.nodes)
 
 
 def _by_threads(own: float, threads: int) -> float:

@@ -13,6 +13,7 @@ from kerasish.backends.static.lowering.recurrent import (
     BackwardUnit,
     ForwardUnit,
     RecurrentUnit,
+    is_short,
 )
 from kerasish.backends.static.lowering.time_steps import make_all_steps, takes
 from kerasish.graph.ir import Graph, Node, Value
@@ -40,6 +41,17 @@ def make_recurrent(node: Node, private: Collection[str] = ()) -> RecurrentUnit |
             return make_all_steps(node)
         return ForwardUnit(node) if name in GATES else BackwardUnit(node)
     return None
+
+
+def meets_in_steps(node: Node) -> bool:
+    """Return whether threads of OpenMP meet in each time step of a recurrence.
+
+    Its products are oneDNN's, and are too large for one thread.
+    """
+    if node.op.kind != "recurrent":
+        return False
+    what = described(node)
+    return ("mask" in what.inputs or not takes(node)) and not is_short(node)
 
 
 class Recurrences:

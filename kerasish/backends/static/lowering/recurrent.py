@@ -19,6 +19,11 @@ from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.library import _record, _round
+from kerasish.backends.static.lowering.shared_products import (
+    SharedProduct,
+    library_threads,
+    transposed_product,
+)
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, filled_array
 from kerasish.graph.formulas import work_of
 from kerasish.graph.ir import Graph, Node
@@ -42,6 +47,14 @@ def _is_short(rows: int, inner: int, columns: int) -> bool:
     return 2.0 * rows * inner * columns < STEP_FLOPS
 
 
+def is_short(node: Node) -> bool:
+    """Return whether one thread runs each time step of a recurrence, or of its gradient."""
+    leader = described(node).leader
+    states = leader.outputs[0] if leader.op.name in GATES else leader.inputs[0]
+    _, rows, units = states.shape
+    return _is_short(rows, units, GATES[leader.op.name.removesuffix("_gradient")] * units)
+
+
 def is_short_recurrence(graph: Graph) -> bool:
     """Return whether most of a graph's work is a recurrence whose steps one thread runs.
 
@@ -50,14 +63,11 @@ def is_short_recurrence(graph: Graph) -> bool:
     """
     short = others = 0
     for node in graph.nodes:
-        if node.op.kind == "recurrent":
+        if node.op.kind == "recurrent" and is_short(node):
             leader = described(node).leader
-            states = leader.outputs[0] if leader.op.name in GATES else leader.inputs[0]
-            _, rows, units = states.shape
-            if _is_short(rows, units, GATES[leader.op.name.removesuffix("_gradient")] * units):
-                short += work_of(leader)
-                others += work_of(node) - work_of(leader)
-                continue
+            short += work_of(leader)
+            others += work_of(node) - work_of(leader)
+            continue
         others += work_of(node)
     return short > 0 and others <= short
 
@@ -355,20 +365,20 @@ class BackwardUnit(RecurrentUnit):
         """Return further products with the names of their weights, and buffers."""
         return [], {}
 
-    def _libraries(self) -> list[Primitive]:
+    def _libraries(self) -> Sequence[Primitive | SharedProduct]:
         """Make the products that give the gradients by weights, and return them."""
         u, width = self.units, self.width
         self.weights, self._more = [], []
         if self.steps > 1:
             rows = (self.steps - 1) * self.n
-            self.weights.append(onednn.matmul((u, rows), (rows, width), transpose_a=True))
+            self.weights.append(transposed_product(u, rows, width))
         post = [("sum", 1.0)] if self.weights else []
-        shapes = ((u, self.n), (self.n, width))
-        self.weights.append(onednn.matmul(*shapes, transpose_a=True, post=post))
+        self.weights.append(transposed_product(u, self.n, width, post))
         if self.kind == "gru":
             rows = self.steps * self.n
             self._ones = filled_array((rows,), "float32", 1)
-            self._more = [onednn.matmul((1, rows), (rows, width))]
+            threads = library_threads(2.0 * rows * width)
+            self._more = [onednn.matmul((1, rows), (rows, width), threads=threads)]
         return [*self.weights, *self._more]
 
     def _by_states(self) -> int:
@@ -399,13 +409,16 @@ class BackwardUnit(RecurrentUnit):
         return results
 
     def _library(
-        self, primitive: Primitive, a: tuple[int, int], b: tuple[int, int], out: Place
-    ) -> Record:
+        self, primitive: Primitive | SharedProduct, a: tuple[int, int], b: tuple[int, int],
+        out: Place,
+    ) -> Record:  # fmt: skip
         """Return the record of a product of matrices, given as (address, numbers)."""
         buffers = {
             "a": Buffer(a[0], SIZE * a[1]), "b": Buffer(b[0], SIZE * b[1]),
             "out": Buffer(out.address, out.nbytes),
         }  # fmt: skip
+        if isinstance(primitive, SharedProduct):
+            return primitive.record(buffers, self._buffer("spare"), self.name)
         if primitive.scratchpad_bytes:
             buffers["scratchpad"] = Buffer(self._buffer("spare"), primitive.scratchpad_bytes)
         return _record(primitive, buffers)
