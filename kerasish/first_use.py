@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import importlib
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 
@@ -34,49 +34,6 @@ class Place(str):
     def __name__(self) -> str:
         """The name of the value."""
         return self.rpartition(":")[2]
-
-
-class Builtins(MutableMapping[str, Any]):
-    """Values by name. One given as a `Place` is imported when it is first asked for.
-
-    Args:
-        values: name -> value; None: none yet.
-
-    Example:
-        >>> known = Builtins({"floor": Place("math:floor")})
-        >>> known["floor"](2.5)
-        2
-    """
-
-    def __init__(self, values: Mapping[str, Any] | None = None) -> None:
-        self._values: dict[str, Any] = {**(values or {})}
-
-    def __getitem__(self, name: str) -> Any:
-        """Return the value of a name."""
-        value = self._values[name]
-        if type(value) is Place:
-            self._values[name] = value = find(value)
-        return value
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        """Make a name known by its value, or by the place of that."""
-        self._values[name] = value
-
-    def __delitem__(self, name: str) -> None:
-        """Forget a name."""
-        del self._values[name]
-
-    def __contains__(self, name: object) -> bool:
-        """Return whether a name is known; nothing is imported."""
-        return name in self._values
-
-    def __iter__(self) -> Iterator[str]:
-        """Return the names."""
-        return iter(self._values)
-
-    def __len__(self) -> int:
-        """Return how many names there are."""
-        return len(self._values)
 
 
 def import_on_first_use(

@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
+from kerasish.first_use import find
+
 # Root module of a library -> what makes an object with `__kerasish_function__` of a value in its
-# graph, and None of any other object.
-makers: dict[str, Callable[[Any], Any]] = {}
+# graph, and None of any other object; or where that is found, for what is imported on use.
+makers: dict[str, Callable[[Any], Any] | str] = {
+    "tensorflow": "kerasish.engine.layer.tensorflow_graph:value_in_graph",
+}
 
 
 def comes_from_outside(kind: type) -> bool:
@@ -33,7 +37,9 @@ def stand_in(value: Any) -> Any:
         True
     """
     make = makers.get(type(value).__module__.partition(".")[0])
-    return None if make is None else make(value)
+    if make is None:
+        return None
+    return (find(make) if isinstance(make, str) else make)(value)
 
 
 def first_stand_in(values: Iterable[Any]) -> Any:

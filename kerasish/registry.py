@@ -15,8 +15,10 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
+from kerasish.builtin_names import BUILTINS as BUILTINS
+from kerasish.builtin_names import Builtins, public_name
+from kerasish.builtin_names import add_builtins as add_builtins
 from kerasish.errors import UnknownNameError
-from kerasish.first_use import Builtins, Place
 from kerasish.reprs import arguments_repr
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Structure
@@ -24,9 +26,6 @@ from kerasish.typing import Array, Structure
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-# Built-ins by public module ("keras.layers") and name; filled by the packages' __init__ files.
-BUILTINS: dict[str, Builtins] = {}
-_PUBLIC: dict[Any, tuple[str, str]] = {}
 _custom: dict[str, Any] = {}
 _custom_names: dict[Any, str] = {}
 
@@ -48,24 +47,6 @@ _NUMBERS = frozenset((
     "bfloat16", "float32", "float64", "complex64", "complex128",
 ))  # fmt: skip
 _local = _Local()
-
-
-def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
-    """Make classes and functions, or their places, known under Keras's public module name."""
-    known = BUILTINS.setdefault(module, Builtins())
-    for name, value in objects.items():
-        known[name] = value
-        if isinstance(value, (type, types.FunctionType, Place)):
-            place = _PUBLIC.setdefault(value, (module, name))
-            if place[0] == module and name == value.__name__:  # aliases give way to it
-                _PUBLIC[value] = (module, name)
-
-
-def _public_name(value: Any) -> tuple[str, str] | None:
-    """Return (public module, name) of a class or function of kerasish; None: it is no such."""
-    place = _PUBLIC.get(f"{value.__module__}:{value.__qualname__}")
-    here = place is not None and BUILTINS[place[0]][place[1]] is value
-    return place if here else _PUBLIC.get(value)
 
 
 def register_keras_serializable(
@@ -257,7 +238,7 @@ def _serialize_instance(obj: object) -> dict[str, Any]:
     registered: str | None
     if cls in _custom_names:
         module, name, registered = cls.__module__, cls.__name__, _custom_names[cls]
-    elif (place := _public_name(cls)) is not None:
+    elif (place := public_name(cls)) is not None:
         (module, name), registered = place, None
     else:
         module = None if cls.__module__ == "__main__" else cls.__module__
@@ -293,7 +274,7 @@ def _serialize_function(f: Callable[..., Any]) -> dict[str, Any] | str:
         )
     if f in _custom_names:
         name = _custom_names[f]
-    elif (place := _public_name(f)) is not None:
+    elif (place := public_name(f)) is not None:
         return place[1]
     else:
         name = f.__name__

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 from kerasish import ops, registry
 from kerasish.engine.layer.operation import OpCall
 from kerasish.errors import UnknownNameError
-from kerasish.first_use import Builtins
 
 if TYPE_CHECKING:
     from kerasish.ops.op import Op
@@ -131,7 +130,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 # Functions among the arguments of an op, as in associative_scan(ops.add, x), are found by name.
-registry.BUILTINS["keras.ops"] = Builtins(
+registry.BUILTINS["keras.ops"].update(
     {
         name: value
         for name, value in vars(ops).items()

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish import outside, tree
+from kerasish import tree
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import KerasTensor, OpCall, Operation
 from kerasish.ops import dtypes
@@ -48,9 +48,6 @@ def value_in_graph(value: object) -> TensorFlowValue | None:
     """Return what stands for a symbolic tensor of TensorFlow; None for any other object."""
     symbolic = getattr(sys.modules.get("tensorflow"), "is_symbolic_tensor", None)
     return TensorFlowValue(value) if symbolic is not None and symbolic(value) else None
-
-
-outside.makers["tensorflow"] = value_in_graph
 
 
 def call_in_graph(

@@ -1,0 +1,106 @@
+"""Classes and functions of kerasish that files may name, by Keras's public modules."""
+
+from __future__ import annotations
+
+import types
+from collections.abc import Iterator, Mapping, MutableMapping
+from typing import Any
+
+from kerasish.first_use import Place, find
+
+
+class Builtins(MutableMapping[str, Any]):
+    """Values by name. One given as a `Place` is imported when it is first asked for.
+
+    Args:
+        values: name -> value; None: none yet.
+        module: adds names when it is imported, which the first look at the names does; "": none.
+
+    Example:
+        >>> known = Builtins({"floor": Place("math:floor")})
+        >>> known["floor"](2.5)
+        2
+    """
+
+    def __init__(self, values: Mapping[str, Any] | None = None, module: str = "") -> None:
+        self._values: dict[str, Any] = {**(values or {})}
+        self._module = module
+
+    def _complete(self) -> dict[str, Any]:
+        """Return the values, after the import of the module that adds some."""
+        if self._module:
+            find(self._module)
+            self._module = ""
+        return self._values
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of a name."""
+        value = self._complete()[name]
+        if type(value) is Place:
+            self._values[name] = value = find(value)
+        return value
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Make a name known by its value, or by the place of that."""
+        self._values[name] = value
+
+    def __delitem__(self, name: str) -> None:
+        """Forget a name."""
+        del self._values[name]
+
+    def __contains__(self, name: object) -> bool:
+        """Return whether a name is known; no value is imported."""
+        return name in self._complete()
+
+    def __iter__(self) -> Iterator[str]:
+        """Return the names."""
+        return iter(self._complete())
+
+    def __len__(self) -> int:
+        """Return how many names there are."""
+        return len(self._complete())
+
+
+# Public module ("keras.layers") -> its names, in the order in which all modules are looked through.
+# The modules of kerasish on the right add the names when they are imported.
+BUILTINS = {
+    name: Builtins(module=f"kerasish.{module}")
+    for name, module in {
+        "keras.activations": "activations",
+        "keras.constraints": "constraints",
+        "keras": "engine",
+        "keras.dtype_policies": "dtype_policies",
+        "keras.initializers": "initializers",
+        "keras.regularizers": "regularizers",
+        "keras.random": "random",
+        "keras.losses": "losses",
+        "keras.metrics": "metrics",
+        "keras.layers": "layers",
+        "kerasish": "engine",
+        "keras.ops": "engine",
+        "keras.quantizers": "quantizers",
+        "keras.optimizers.schedules": "optimizers.schedules",
+        "keras.optimizers": "optimizers",
+        "keras.models": "engine",
+    }.items()
+}
+# Class or function, or its place -> (public module, name).
+_PUBLIC: dict[Any, tuple[str, str]] = {}
+
+
+def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
+    """Make classes and functions, or their places, known under Keras's public module name."""
+    known = BUILTINS.setdefault(module, Builtins())
+    for name, value in objects.items():
+        known[name] = value
+        if isinstance(value, (type, types.FunctionType, Place)):
+            place = _PUBLIC.setdefault(value, (module, name))
+            if place[0] == module and name == value.__name__:  # aliases give way to it
+                _PUBLIC[value] = (module, name)
+
+
+def public_name(value: Any) -> tuple[str, str] | None:
+    """Return (public module, name) of a class or function of kerasish; None: it is no such."""
+    place = _PUBLIC.get(f"{value.__module__}:{value.__qualname__}")
+    here = place is not None and BUILTINS[place[0]][place[1]] is value
+    return place if here else _PUBLIC.get(value)
