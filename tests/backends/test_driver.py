@@ -104,12 +104,18 @@ def test_a_failing_record_is_named_and_stops_the_steps():
 def test_an_interrupt_ends_the_run_between_steps():
     x, one = counting()
     steps = Steps(Program([one]))
-    started = time.perf_counter()
-    timer = threading.Timer(0.05, steps.interrupt)
-    timer.start()
-    done = steps.run(10**12)
+
+    def interrupt():
+        until = time.monotonic() + 60
+        while not x[0] and time.monotonic() < until:
+            time.sleep(0.001)
+        steps.interrupt()
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    done = steps.run(10**12)  # hours
+    thread.join()
     assert 0 < done < 10**12
-    assert time.perf_counter() - started < 5
     assert x[0] > 0
     assert steps.run(3) == 3
 
@@ -117,10 +123,16 @@ def test_an_interrupt_ends_the_run_between_steps():
 def test_a_run_ends_in_time():
     x, one = counting()
     steps = Steps(Program([one]))
-    started = time.perf_counter()
-    done = steps.run(10**12, seconds=0.05)
-    assert 0.04 < time.perf_counter() - started < 5
-    assert done == x[0] > 1
+    most = 0
+    for _ in range(20):  # where this process stands still meanwhile, a run ends after one step
+        before, started = x[0], time.perf_counter()
+        done = steps.run(10**12, seconds=0.05)  # not hours
+        assert time.perf_counter() - started > 0.04
+        assert done == x[0] - before >= 1
+        most = max(most, done)
+        if most > 1:
+            break
+    assert most > 1
     assert steps.run(10, seconds=0) == 1
     assert steps.run(10, seconds=100) == 10
 
@@ -166,7 +178,7 @@ def test_a_forked_child_still_computes():
     if child == 0:
         program.run()
         os._exit(0 if (x == 2).all() else 1)
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 60
     while time.monotonic() < deadline:
         finished, status = os.waitpid(child, os.WNOHANG)
         if finished:

@@ -141,8 +141,8 @@ model = kerasish.Sequential([layers.Input((6,)), layers.Dense(8), layers.Dense(2
 model.compile("adam", "mse")
 x, y = np.ones((640, 6)), np.ones((640, 2))
 model.fit(x, y, verbose=0)
-print("ready", flush=True)
 try:
+    print("ready", flush=True)
     model.fit(x, y, epochs=10_000_000, verbose=0)
 except KeyboardInterrupt:
     before = int(model.optimizer.iterations.numpy())

@@ -229,7 +229,7 @@ def held(own: lanes.Lanes) -> Iterator[None]:
 
 
 @shared
-@pytest.mark.timeout(30)  # without memory that was given back the last run would wait
+@pytest.mark.timeout(120)  # without memory that was given back the last run would wait
 def test_memory_that_cannot_be_had_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     model = dense()
     expected = model.predict(rows(0), verbose=0).tobytes()
@@ -249,7 +249,7 @@ def test_memory_that_cannot_be_had_is_asked_for_again(monkeypatch: pytest.Monkey
 
 
 @shared
-@pytest.mark.timeout(30)  # without it a run would wait for itself
+@pytest.mark.timeout(120)  # without it a run would wait for itself
 @pytest.mark.parametrize("alone", [False, True])
 def test_what_ctrl_c_left_behind_is_taken_back(alone: bool) -> None:
     model = dense()

@@ -136,7 +136,7 @@ def test_the_background_saves_what_was_there(attach, tmp_path, make_model):
             self.gate = Gate()
 
         def save(self, filepath, overwrite=True):
-            assert self.gate.event.wait(10)
+            assert self.gate.event.wait(60)
             super().save(filepath, overwrite)
 
     model = Slow()

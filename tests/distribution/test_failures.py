@@ -12,9 +12,11 @@ from rank_kills import campaign
 
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_failures.py"
 SECONDS = 5.0
+TIMEOUT = 5.0  # seconds; ranks that stand still for less do not end the job
+TRIES = 3
 SLOW = pytest.mark.slow
 
-# What the last line says. "stop" and "stall": after a timeout of 1 s.
+# What the last line says. "stop" and "stall": after the timeout.
 KINDS = {
     "raise": r"rank 1 of 2 on \S+: after step 4 of epoch 2 \(train\): ValueError: a bad row",
     "exit": r"rank 1 of 2 on \S+: .*sys.exit\(3\)",
@@ -50,15 +52,18 @@ def shared_memory() -> set[str]:
 )
 def test_a_failure_ends_the_job(kind):
     before = shared_memory()
-    job = run_job(2, SCRIPT, kind, seconds=60)
-    ended = time.time()
-    assert job.status not in (0, None), job.errors
-    assert re.search(KINDS[kind], job.last_line), job.errors
-    began = re.search(r"failed at ([\d.]+)", job.output)
-    if began is not None:
-        limit = SECONDS + (1.0 if kind in ("stop", "stall") else 0.0)
-        assert ended - float(began.group(1)) < limit, job.errors
-    assert not shared_memory() - before
+    limit = SECONDS + (TIMEOUT if kind in ("stop", "stall") else 0.0)
+    seconds = []
+    while not seconds or seconds[-1] >= limit:
+        job = run_job(2, SCRIPT, kind, TIMEOUT, seconds=60)
+        ended = time.time()
+        assert job.status not in (0, None), job.errors
+        assert re.search(KINDS[kind], job.last_line), job.errors
+        assert not shared_memory() - before
+        began = re.search(r"failed at ([\d.]+)", job.output)
+        seconds.append(0.0 if began is None else ended - float(began.group(1)))
+        # A machine that stands still for seconds does so to one try, hardly to all.
+        assert len(seconds) < TRIES or min(seconds) < limit, (seconds, job.errors)
 
 
 @needs_mpi

@@ -86,14 +86,13 @@ def test_a_thread_tests_while_it_is_switched_on():
     assert not calls
     for expected in (on, off):
         assert WAIT(expected.function)(expected.block.ctypes.data) == 0
-        wanted, end = len(calls) + 5, time.monotonic() + 5.0
+        wanted, end = len(calls) + 5, time.monotonic() + 60.0
         while expected is on and len(calls) < wanted and time.monotonic() < end:
             time.sleep(0.001)
-    time.sleep(0.01)
     before = len(calls)
     assert before >= 5 and set(calls) == {(11, 13)}
     time.sleep(0.02)
-    assert len(calls) == before
+    assert len(calls) <= before + 1  # it may have looked at the switch before that was off
     thread.stop()
     assert not thread.is_alive()
 
@@ -104,5 +103,5 @@ def test_an_error_ends_the_thread():
     thread = ProgressThread(addresses[0], 11, 13, addresses[1])
     thread.active[0] = 1
     thread.start()
-    thread.join(5.0)
+    thread.join(60.0)
     assert not thread.is_alive()

@@ -231,7 +231,7 @@ from kerasish.saving.files.folder_lock import FolderLock
 lock = FolderLock(sys.argv[1])
 lock.take()
 print("taken", flush=True)
-time.sleep(60)
+time.sleep(600)
 """
 
 
@@ -249,7 +249,7 @@ def test_two_processes_do_not_share_a_folder(tmp_path):
         assert sorted(os.listdir(tmp_path / "s")) == files
     finally:
         holder.send_signal(signal.SIGKILL)
-        holder.wait(10)
+        holder.wait(60)
         holder.stdout.close()
     assert (tmp_path / "s" / NAME).exists()
     model, _ = run(tmp_path / "s")
@@ -263,12 +263,12 @@ def test_two_threads_do_not_share_a_folder(tmp_path):
     class Waits(keras.callbacks.Callback):
         def on_train_batch_begin(self, batch, logs=None):
             begun.set()
-            over.wait(30)
+            over.wait(60)
 
     thread = threading.Thread(target=lambda: run(tmp_path / "s", callbacks=[Waits()]))
     thread.start()
     try:
-        assert begun.wait(30)
+        assert begun.wait(60)
         with pytest.raises(FolderInUseError, match="this process"):
             run(tmp_path / "x" / ".." / "s")
     except BaseException as error:
@@ -276,7 +276,7 @@ def test_two_threads_do_not_share_a_folder(tmp_path):
         raise
     finally:
         over.set()
-        thread.join(30)
+        thread.join(60)
     assert sorted(p.name[:5] for p in (tmp_path / "s").iterdir()) == ["state", "state"]
 
 

@@ -37,7 +37,7 @@ def in_threads(*works):
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(120)
         assert not thread.is_alive()
     return raised
 
@@ -64,7 +64,7 @@ class Meet(keras.callbacks.Callback):
 
     def on_train_batch_begin(self, batch, logs=None):
         self.begun.set()
-        self.over.wait(30)
+        self.over.wait(60)
 
 
 @pytest.mark.parametrize("other", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
@@ -74,7 +74,7 @@ def test_a_second_thread_is_told(other):
     before = int(model.optimizer.iterations)
 
     def late():
-        assert meet.begun.wait(30)
+        assert meet.begun.wait(60)
         try:
             options = {} if other.endswith("batch") else {"verbose": 0}
             getattr(model, other)(X, Y, **options)
@@ -96,7 +96,7 @@ def test_predictions_need_no_turn():
     result = []
 
     def late():
-        assert meet.begun.wait(30)
+        assert meet.begun.wait(60)
         try:
             result.append(model.predict(X, verbose=0).shape)
         finally:

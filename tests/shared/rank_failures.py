@@ -1,4 +1,4 @@
-"""A training in which rank 1 fails after its second epoch: `python rank_failures.py KIND`.
+"""A training in which rank 1 fails after its second epoch: `python rank_failures.py KIND TIMEOUT`.
 
 Prints the time of the failure, as `time.time()` gives it, on stdout.
 """
@@ -17,7 +17,7 @@ import kerasish as keras
 from kerasish.ranks import current_group
 
 kind = sys.argv[1]
-keras.distribution.initialize(timeout=1.0 if kind in ("stop", "stall") else 60.0)
+keras.distribution.initialize(timeout=float(sys.argv[2]) if kind in ("stop", "stall") else 60.0)
 keras.distribution.set_distribution(
     keras.distribution.DataParallel(shard_optimizer=kind.startswith("save"))
 )

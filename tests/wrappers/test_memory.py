@@ -1,5 +1,6 @@
 """The memory of searches: what is found again, what is not, and that a kill costs little."""
 
+import contextlib
 import functools
 import os
 import pickle
@@ -200,23 +201,37 @@ def assert_same_results(search, expected):
             np.testing.assert_array_equal(search.cv_results_[name], values)
 
 
+def kill_search(folder, kept_before, environment):
+    """Kill a search when this many fits are kept; return how many are kept then."""
+    folder.mkdir(exist_ok=True)
+    killed = subprocess.Popen(
+        [sys.executable, str(SCRIPT), str(folder)],
+        env=environment, start_new_session=True, stdout=subprocess.PIPE,
+    )  # fmt: skip
+    memory = SearchMemory(folder)
+    until = time.monotonic() + 120
+    while len(memory) < kept_before and killed.poll() is None and time.monotonic() < until:
+        time.sleep(0.01)
+    with contextlib.suppress(ProcessLookupError):  # all of them have ended
+        os.killpg(killed.pid, signal.SIGKILL)
+    finished = b"finished" in killed.communicate()[0]
+    time.sleep(0.2)
+    kept = len(memory)
+    assert kept == 19 or not finished
+    return kept
+
+
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a signal of POSIX")
 @pytest.mark.parametrize("kept_before", [1, 9])
 def test_a_killed_search_repeats_at_most_what_was_running(tmp_path, kept_before):
     environment = {**os.environ, "PYTHONPATH": str(Path(keras.__file__).parent.parent)}
-    killed = subprocess.Popen(
-        [sys.executable, str(SCRIPT), str(tmp_path)],
-        env=environment, start_new_session=True, stdout=subprocess.PIPE,
-    )  # fmt: skip
-    memory = SearchMemory(tmp_path)
-    until = time.monotonic() + 120
-    while len(memory) < kept_before and killed.poll() is None and time.monotonic() < until:
-        time.sleep(0.01)
-    os.killpg(killed.pid, signal.SIGKILL)
-    assert b"finished" not in killed.communicate()[0]
-    time.sleep(0.2)
-    kept = len(memory)
+    kept = kill_search(tmp_path, kept_before, environment)
+    for attempt in range(4):
+        if kept < 19:
+            break
+        tmp_path /= f"after-{attempt}"  # the search was over before the signal came
+        kept = kill_search(tmp_path, kept_before, environment)
     assert kept_before <= kept < 19
 
     before = sum(1 for _ in tmp_path.glob("*/*.fit"))
