@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from kerasish.backends.backend import Formula
+from kerasish.backends.backend import Formula, Timing
 from kerasish.graph.formulas import (
     Names,
     bytes_of,
@@ -31,6 +31,9 @@ class Origins:
         graph: the graph that runs. Where the plan of an equal step serves this one, its values are
             those of that step.
         first: the values of the trace that the plan was made of, in order.
+
+    Attributes:
+        described: the records of the last timed run, and what is known of each but its seconds.
     """
 
     def __init__(self, traced: Traced, graph: Graph, first: Sequence[Value]) -> None:
@@ -43,6 +46,7 @@ class Origins:
             for piece in pieces(node):
                 self.makers.update(dict.fromkeys(piece.outputs, (node, piece)))
             self.makers.update(dict.fromkeys(node.outputs, (node, node)))
+        self.described: tuple[list[tuple[str, Any]], list[Timing]] = ([], [])
 
     def layer(self, values: Sequence[Value]) -> str:
         """Return the layers that compute values; "" if none is known."""

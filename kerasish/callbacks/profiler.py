@@ -114,7 +114,7 @@ class Profiler(Callback):
     def on_train_end(self, logs: Logs | None = None) -> None:
         self._timer.detach(self.model)
         self._lines = timeline.lines_of(self.model)
-        if self.timings and writes_here():
+        if self._timer.timings and writes_here():
             self.write()
 
     # --- results ----------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import pytest
 import kerasish
 from kerasish import layers
 from kerasish.backends.backend import Peaks, Timing
+from kerasish.backends.origins import Origins
 from kerasish.backends.static.runtime import peaks
 from kerasish.callbacks import Profiler
 from kerasish.callbacks.wrapped_step import layers_of
@@ -43,6 +44,24 @@ def test_parts_add_up_to_the_step(eagerly, tmp_path):
         assert sum(t.seconds for t in timings) == pytest.approx(seconds)
         assert sum(t.seconds for t in timings[:-1]) > 0 and timings[-1].name == "Python"
     assert all(row[3] >= 1 and row[4] >= 0 and row[5] >= 0 for row in rows)
+
+
+def test_what_does_not_change_is_looked_up_once(tmp_path, monkeypatch):
+    asked = []
+    layer = Origins.layer
+    monkeypatch.setattr(
+        Origins, "layer", lambda self, values: (asked.append(tuple(values)), layer(self, values))[1]
+    )
+    model = _model()
+    profilers = [Profiler(tmp_path / f"{n}.html", batches=(2, 6)) for n in range(2)]
+    for profiler in profilers:
+        model.fit(*_data(), batch_size=64, verbose=0, callbacks=[profiler])
+    steps = [step for profiler in profilers for step in profiler.timings]
+    described = [[t._replace(seconds=0.0) for t in step] for step in steps]
+    assert described == described[:1] * 10
+    assert 0 < len(asked) < len(described[0])
+    assert all(t.seconds > 0 for step in steps for t in step[:-1])
+    assert len({t.seconds for step in steps for t in step}) > len(steps)
 
 
 @pytest.mark.parametrize("eagerly", [False, True])

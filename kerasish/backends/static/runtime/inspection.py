@@ -19,28 +19,41 @@ from kerasish.typing import Array
 def timings(timed: Sequence[tuple[str, Any, float]], origins: Origins) -> list[Timing]:
     """Return what a timed run found out, with layers, lines and work of the records.
 
+    What does not change from run to run is looked up once.
+
     Args:
         timed: (name, unit or None, seconds) of each record. The work of a unit of several records
             counts with the first of them.
         origins: where values come from.
     """
+    records = [(name, unit) for name, unit, _ in timed]
+    if records != origins.described[0]:
+        origins.described = records, _described(records, origins)
+    parts = zip(origins.described[1], timed)
+    return [
+        Timing(name, layer, result, record[2], nbytes, flops, line)
+        for (name, layer, result, _, nbytes, flops, line), record in parts
+    ]
+
+
+def _described(records: Sequence[tuple[str, Any]], origins: Origins) -> list[Timing]:
+    """Return the timings of records, without their seconds."""
     results = []
     seen: set[Unit] = set()
-    computed = {v for _, unit, _ in timed if unit is not None for v in unit.writes}
-    for name, unit, seconds in timed:
+    computed = {v for _, unit in records if unit is not None for v in unit.writes}
+    for name, unit in records:
         if unit is None:
-            results.append(Timing(name, "", "", seconds, 0))
+            results.append(Timing(name, "", "", 0.0, 0))
             continue
         again = unit in seen
         seen.add(unit)
         values = unit.writes or unit.reads
-        shapes = ", ".join(f"{v.dtype}{list(v.shape)}" for v in unit.writes)
         results.append(
             Timing(
                 unit.name,
                 origins.layer(values),
-                shapes,
-                seconds,
+                ", ".join(f"{v.dtype}{list(v.shape)}" for v in unit.writes),
+                0.0,
                 0 if again else sum(map(nbytes_of, dict.fromkeys((*unit.reads, *unit.writes)))),
                 0 if again else origins.work(unit.writes, computed),
                 origins.line(values),
