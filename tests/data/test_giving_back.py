@@ -62,11 +62,12 @@ class Numbers:
     """Numbers that are read ahead; `apart` says for each whether a thread apart has read it."""
 
     def __init__(self, clock, count, seconds=lambda n: 0.0, fails=None):
-        self.clock, self.apart = clock, []
+        self.clock = clock
+        self.apart = apart = []  # `read` holds it, not the object: that ends the threads with it
         main = threading.current_thread()
 
         def read(n):
-            self.apart.append(threading.current_thread() is not main)
+            apart.append(threading.current_thread() is not main)
             clock.pass_by(seconds(int(n)))
             if fails is not None and n == fails:
                 raise ValueError("a bad element")
