@@ -1,5 +1,7 @@
 """What looking costs, and whether it is right: python -m benchmarks.timeline [workload ...].
 
+`--rounds N` measures the cost in N rounds of two trainings (9); the median of many is steadier.
+
 Printed for each workload are
 
 - "sum": the times of a step's records, added up, divided by the time of the step (the median over
@@ -13,9 +15,9 @@ Printed for each workload are
 
 from __future__ import annotations
 
+import argparse
 import gc
 import statistics
-import sys
 import tempfile
 import time
 import tracemalloc
@@ -53,10 +55,12 @@ def cost_on(model: Any, workload: Workload, folder: str, rounds: int) -> list[fl
     epochs = max(1, round(1 / fit(model, workload, data, [])))
     ratios = []
     for number in range(rounds + 1):
-        on = fit(model, workload, data, [Profiler(f"{folder}/steps.html")], epochs)
-        off = fit(model, workload, data, [], epochs)
+        seconds = {}
+        for on in (True, False) if number % 2 else (False, True):
+            callbacks = [Profiler(f"{folder}/steps.html")] if on else []
+            seconds[on] = fit(model, workload, data, callbacks, epochs)
         if number:
-            ratios.append(on / off)
+            ratios.append(seconds[True] / seconds[False])
     return ratios
 
 
@@ -80,16 +84,19 @@ def memory(workload: Workload) -> float:
 def main() -> None:
     """Print the three ratios of each workload."""
     kerasish.config.set_threads(1)
-    names = sys.argv[1:] or list(WORKLOADS)
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.timeline")
+    parser.add_argument("workloads", nargs="*", default=list(WORKLOADS))
+    parser.add_argument("--rounds", type=int, default=9)
+    given = parser.parse_args()
     print(f"{'workload':12} {'sum':>8} {'on':>8} {'spread':>15} {'memory':>8}")
-    for name in names:
+    for name in given.workloads:
         workload = WORKLOADS[name]
         held = memory(workload)
         model = compile_model(kerasish, workload.build(kerasish))
         with tempfile.TemporaryDirectory() as folder:
             Path(folder).mkdir(exist_ok=True)
             total = record_sum(model, workload, folder)
-            ratios = cost_on(model, workload, folder, 9)
+            ratios = cost_on(model, workload, folder, given.rounds)
         spread = f"{min(ratios):.3f}-{max(ratios):.3f}"
         print(f"{name:12} {total:8.4f} {statistics.median(ratios):8.3f} {spread:>15} {held:8.4f}")
 
