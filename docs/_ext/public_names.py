@@ -86,9 +86,7 @@ def exported(module: str) -> dict[str, Any]:
     imported = importlib.import_module(full)
     if module == DATASETS:
         return dict(sorted(_functions_of_submodules(imported)))
-    known = vars(imported)
-    if module:  # the root's modules are no names
-        known = {name: getattr(imported, name) for name in dir(imported)}
+    known = {name: getattr(imported, name) for name in dir(imported)}
     keras, ours = _keras_names(module), COLLECTED.get(module, ())
     names = {
         name: value

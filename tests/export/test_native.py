@@ -92,8 +92,13 @@ def recurrent() -> Any:
 
 def tied() -> Any:
     """Weights that are read in another shape, and transposed; too large to be folded."""
+
+    def numbers(shape: Any, dtype: str) -> Any:
+        drawn = np.random.default_rng(7).uniform(-0.05, 0.05, shape)
+        return drawn.astype("float32").astype(dtype)
+
     ids = kerasish.Input((3,), dtype="int32")
-    table = layers.Embedding(9, 600)
+    table = layers.Embedding(9, 600, numbers)
     y = layers.Reshape((3, 1, 600))(table(ids))
     y = layers.DepthwiseConv2D((3, 1))(y)
     y = layers.EinsumDense("nabc,cde->nabde", (None, None, 5, 4))(y)
@@ -170,11 +175,11 @@ def test_equal_to_the_static_engine(name: str, tmp_path: Path) -> None:
         expected = model.predict(x, verbose=0) if count else np.zeros((0, model.output_shape[1]))
         found = library.predict(x, model.output_shape[1])
         largest = max(float(np.abs(expected).max(initial=0)), 1e-6)
-        # It ends with sums of 1,924 terms. For one or two rows, those of the static engine are
-        # 1.1e-6 from the exact results, and those of the library, added in blocks, 1.5e-7.
-        allowed = 2e-6 if name == "transposed" and count in (1, 2) else 1e-6
+        # Both end with long sums. Those of the static engine are up to 1.3e-6 from the exact
+        # results, those of the library, added in blocks, up to 0.8e-6.
+        allowed = 2e-6 if name in ("transposed", "tied") else 1e-6
         np.testing.assert_allclose(found, expected, rtol=0, atol=allowed * largest)
-        if count in (1, 2, 40) and name != "tied":  # its transposed table is another constant
+        if count in (1, 2, 40):
             exact = exact_results(name, model, x)
             np.testing.assert_allclose(found, exact, rtol=0, atol=1e-6 * largest)
 
