@@ -27,12 +27,12 @@ def timings(timed: Sequence[tuple[str, Any, float]], origins: Origins) -> list[T
         origins: where values come from.
     """
     records = [(name, unit) for name, unit, _ in timed]
-    if records != origins.described[0]:
-        origins.described = records, _described(records, origins)
-    parts = zip(origins.described[1], timed)
+    described = origins.described
+    if records != described[0]:
+        described = origins.described = records, _described(records, origins)
     return [
         Timing(name, layer, result, record[2], nbytes, flops, line)
-        for (name, layer, result, _, nbytes, flops, line), record in parts
+        for (name, layer, result, _, nbytes, flops, line), record in zip(described[1], timed)
     ]
 
 
