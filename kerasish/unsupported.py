@@ -39,6 +39,16 @@ METHODS: dict[str, str] = {
     ),
 }  # fmt: skip
 
+# Methods that layers and models of Keras have on PyTorch alone.
+TORCH_METHODS: dict[str, str] = {
+    "zero_grad": (
+        "it is PyTorch's; in a train_step set v.grad = None for each v in self.trainable_weights, "
+        "call loss.backward(), and then self.optimizer.apply([v.grad for v in "
+        "self.trainable_weights], self.trainable_weights); kerasish.no_gradient() stands for "
+        "torch.no_grad()"
+    ),
+}  # fmt: skip
+
 
 class UnsupportedError(AttributeError):
     """A name of Keras that kerasish leaves out; the message says what to use instead."""
@@ -73,8 +83,9 @@ def explain(module: str) -> Callable[[str], Any]:
 
 def refuse_method(owner: object, name: str) -> None:
     """Raise UnsupportedError where `name` is a method of Keras's without support here."""
-    if name in METHODS:
-        raise UnsupportedError(f"{type(owner).__name__}.{name} is not supported: {METHODS[name]}.")
+    why = METHODS.get(name) or TORCH_METHODS.get(name)
+    if why:
+        raise UnsupportedError(f"{type(owner).__name__}.{name} is not supported: {why}.")
 
 
 def _stands_in_import(frame: Any) -> bool:

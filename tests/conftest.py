@@ -5,7 +5,9 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 import tempfile
+import threading
 from collections.abc import Generator, Iterator
 from typing import Any
 
@@ -13,6 +15,10 @@ from typing import Any
 if "PYTEST_XDIST_WORKER" in os.environ:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
+# A shell lets its jobs in the background ignore Ctrl-C, and each process that a test starts would.
+_in_main_thread = threading.current_thread() is threading.main_thread()
+if _in_main_thread and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 # No window opens, and nothing is left in the home directory of the user.
 os.environ.setdefault("MPLBACKEND", "Agg")
 # The workers of pytest-xdist inherit the folder: what one has compiled serves the others.

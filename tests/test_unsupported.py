@@ -8,7 +8,13 @@ import numpy as np
 import pytest
 
 from kerasish import layers
-from kerasish.unsupported import METHODS, UNSUPPORTED, UnsupportedError, UnsupportedImportError
+from kerasish.unsupported import (
+    METHODS,
+    TORCH_METHODS,
+    UNSUPPORTED,
+    UnsupportedError,
+    UnsupportedImportError,
+)
 
 NAMES = [(module, name) for module, names in UNSUPPORTED.items() for name in names]
 
@@ -40,7 +46,7 @@ def test_unknown_names_stay_unknown(line):
         layers.Dens  # noqa: B018
 
 
-@pytest.mark.parametrize("name", sorted(METHODS))
+@pytest.mark.parametrize("name", sorted([*METHODS, *TORCH_METHODS]))
 def test_an_unsupported_method_says_what_to_use(name):
     layer = layers.Dense(1)
     layer(np.ones((1, 2), "float32"))

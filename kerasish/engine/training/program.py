@@ -420,6 +420,7 @@ class TrainingProgram(PreparationMixin):
         model = self.model
         if kind == "train":
             if model.overrides("train_step"):
+                step.check_own_step(model, "train_step")
                 return lambda x, y, w: model.train_step(step.pack(assemble(x), y, w))
             if sharding is not None:
                 return functools.partial(sharded.train, self, model.trainable_variables, sharding)
@@ -431,6 +432,7 @@ class TrainingProgram(PreparationMixin):
             return functools.partial(step.train, self, variables)
         if kind == "test":
             if model.overrides("test_step"):
+                step.check_own_step(model, "test_step")
                 return step.quietly(lambda x, y, w: model.test_step(step.pack(assemble(x), y, w)))
             if sharding is not None:
                 return step.quietly(functools.partial(sharded.test, self, sharding))
@@ -438,6 +440,7 @@ class TrainingProgram(PreparationMixin):
         if kind == "results":
             return step.quietly(model.get_metrics_result)
         if model.overrides("predict_step"):
+            step.check_own_step(model, "predict_step")
             return step.quietly(lambda x: model.predict_step(step.pack(assemble(x))))
         return step.quietly(lambda x: model(assemble(x), training=False))
 

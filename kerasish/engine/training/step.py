@@ -200,3 +200,38 @@ def numbers(logs: Logs) -> dict[str, Any]:
             f"A train_step or test_step returns a dict of results, got {type(logs).__name__}."
         )
     return {k: as_number(v) for k, v in logs.items()}
+
+
+def check_own_step(model: TrainedModel, name: str) -> None:
+    """Refuse a `train_step`, `test_step` or `predict_step` written for Keras on JAX.
+
+    Args:
+        model: the model, which has a method of its own.
+        name: of the method.
+
+    Raises:
+        TypeError: the method takes the state besides the data.
+    """
+    try:
+        known = inspect.signature(getattr(model, name)).parameters.values()
+    except ValueError:  # a callable without a signature
+        return
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [p.name for p in known if p.kind in positional and p.default is p.empty]
+    if len(needed) > 1:
+        raise TypeError(
+            f"{model.display_name()}: {name}({', '.join(needed)}) takes the state, as with Keras "
+            f"on JAX. Write {name}(self, data), which {_INSTEAD[name]}. Variables are assigned "
+            "directly. An example: the guide 'Your own layer, loss, metric and training step'."
+        )
+
+
+_INSTEAD = {
+    "train_step": (
+        "computes the loss by self.compute_loss(x, y, self(x, training=True)) inside of "
+        "kerasish.GradientTape(), passes the tape's gradients to self.optimizer.apply(gradients, "
+        "self.trainable_weights), and returns a dict of results"
+    ),
+    "test_step": "updates metrics by self(x, training=False) and returns a dict of results",
+    "predict_step": "returns self(data, training=False)",
+}
