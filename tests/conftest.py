@@ -16,8 +16,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
         os.environ.setdefault(name, "1")
 # A shell lets its jobs in the background ignore Ctrl-C, and each process that a test starts would.
-_in_main_thread = threading.current_thread() is threading.main_thread()
-if _in_main_thread and signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+if (
+    signal.getsignal(signal.SIGINT) is signal.SIG_IGN
+    and threading.current_thread() is threading.main_thread()
+):
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # No window opens, and nothing is left in the home directory of the user.
 os.environ.setdefault("MPLBACKEND", "Agg")
