@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from kerasish.backends.static.codegen.kernels import Text
 from kerasish.backends.static.codegen.vector_math import TABLE_OPENMP
 from kerasish.backends.static.machine.assembly import words_of
@@ -133,15 +135,24 @@ nothing:
 }}"""
 )
 
-# Words: 0 the table, 1 how many lists of records run at the same time, 2 for each list its address
-# and length, 3 two words per list: its status, and the number of the record that failed.
-_CONCURRENT_WORDS = ("ptr table", "i64 lists", "ptr tables", "ptr statuses")
-CONCURRENT = Text(
-    WALK
-    + f"""
+
+def lists_at_once(first: str, launch: str, before: str = "", declared: Sequence[str] = ()) -> Text:
+    """A function that runs lists of records at the same time: SYMBOL(args) -> status.
+
+    Words of its argument: 0 as `first` says, 1 how many lists, 2 for each list its address and
+    length, 3 two words per list: its status, and the number of the record that failed.
+
+    Args:
+        first: the type and name of word 0.
+        launch: the code that calls SYMBOL.list(args, t, lists) for each t below `lists`.
+        before: functions that `launch` calls.
+        declared: declarations that `before` needs.
+    """
+    words = words_of("args", first, "i64 lists", "ptr tables", "ptr statuses")
+    source = f"""
 define internal void @SYMBOL.list(ptr %args, i64 %t, i64 %n) #0 {{
 entry:
-{words_of("args", *_CONCURRENT_WORDS)}
+{words}
   %twice = shl i64 %t, 1
   %status.at = getelementptr i64, ptr %statuses, i64 %twice
   %failed = getelementptr i64, ptr %status.at, i64 1
@@ -156,9 +167,8 @@ entry:
 }}
 define i32 @SYMBOL(ptr %args) #0 {{
 entry:
-{words_of("args", *_CONCURRENT_WORDS)}
-  %parallel = load ptr, ptr %table, align 8
-  call void %parallel(ptr @SYMBOL.list, ptr %args, i64 %lists)
+{words}
+{launch}
   br label %head
 head:
   %t = phi i64 [ 0, %entry ], [ %next, %body ]
@@ -177,6 +187,14 @@ bad:
 good:
   ret i32 0
 }}"""
+    return Text(WALK + before + source, tuple(declared))
+
+
+# Word 0: the table. The lists run on OpenMP's threads.
+CONCURRENT = lists_at_once(
+    "ptr table",
+    """  %parallel = load ptr, ptr %table, align 8
+  call void %parallel(ptr @SYMBOL.list, ptr %args, i64 %lists)""",
 )
 
 # Words: 0 records, 1 their number, 2 clock_gettime, 3 its clock, 4 two words per record and two

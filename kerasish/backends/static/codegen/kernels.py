@@ -18,11 +18,12 @@ import hashlib
 import json
 import struct
 import threading
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import metadata
 from pathlib import Path
+from typing import Any, get_args
 
 from kerasish.backends import disk, trust
 from kerasish.backends.onednn import native
@@ -45,6 +46,19 @@ from kerasish.backends.static.machine.machine_code import Code
 from kerasish.backends.trust import TrustedFolder
 from kerasish.ops.basic import bessel
 
+# Kind of description -> its function, which gives the LLVM IR, and the intrinsics to declare.
+_GENERATORS: dict[type, Callable[[Any, str, Target], tuple[str, set[str]]]] = {
+    Kernel: loops.generate,
+    attention.Heads: attention.generate,
+    batched.BatchedProduct: batched.generate,
+    direct.Direct: direct.generate,
+    matmul.Matmul: matmul.generate,
+    packed.PackedProduct: packed.generate,
+    **dict.fromkeys(get_args(plain.Plain), plain.generate),
+    pooling.Pooling: pooling.generate,
+    thin.ThinProduct: thin.generate,
+    time_steps.TimeSteps: time_steps.generate,
+}
 FORMAT = b"kerasish kernels 1\n"
 WHAT = "compiled kernels"
 LEAST_TEXT = 30_000  # characters of LLVM IR per thread, which take about 10 ms to compile
@@ -158,29 +172,10 @@ def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, 
             source = kernel.source.replace("@SYMBOL", f"@{symbol}")
             results[symbol] = source, set(kernel.declared)
             continue
-        if isinstance(kernel, matmul.Matmul):
-            text, needs = matmul.generate(kernel, symbol, target)
-        elif isinstance(kernel, direct.Direct):
-            text, needs = direct.generate(kernel, symbol, target)
-        elif isinstance(kernel, packed.PackedProduct):
-            text, needs = packed.generate(kernel, symbol, target)
-        elif isinstance(kernel, pooling.Pooling):
-            text, needs = pooling.generate(kernel, symbol, target)
-        elif isinstance(kernel, time_steps.TimeSteps):
-            text, needs = time_steps.generate(kernel, symbol, target)
-        elif isinstance(kernel, batched.BatchedProduct):
-            text, needs = batched.generate(kernel, symbol, target)
-        elif isinstance(kernel, attention.Heads):
-            text, needs = attention.generate(kernel, symbol, target)
-        elif isinstance(kernel, thin.ThinProduct):
-            text, needs = thin.generate(kernel, symbol, target)
-        elif isinstance(kernel, plain.Plain):
-            text, needs = plain.generate(kernel, symbol, target)
-        elif isinstance(kernel, Kernel):
-            text, needs = loops.generate(kernel, symbol, target)
-        else:
+        generate = _GENERATORS.get(type(kernel))
+        if generate is None:
             raise TypeError(f"no code can be made of a {type(kernel).__name__}: {kernel!r}")
-        results[symbol] = text, needs
+        results[symbol] = generate(kernel, symbol, target)
     return results
 
 

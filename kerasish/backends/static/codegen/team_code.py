@@ -7,10 +7,9 @@ only while the ticket is closed.
 
 from __future__ import annotations
 
-from kerasish.backends.static.codegen.driver_code import WALK
+from kerasish.backends.static.codegen.driver_code import lists_at_once
 from kerasish.backends.static.codegen.kernels import Text
 from kerasish.backends.static.codegen.vector_math import TABLE_OPENMP
-from kerasish.backends.static.machine.assembly import words_of
 
 # Words of the state.
 TICKET, COUNT, FUNCTION, ARGUMENT = 0, 8, 9, 10
@@ -286,49 +285,11 @@ exit:
     CLOCK,
 )
 
-# Words: 0 the state, 1 how many lists of records run at the same time, 2 for each list its address
-# and length, 3 two words per list: its status, and the number of the record that failed.
-TOGETHER = Text(
-    WALK
-    + OFFER
-    + f"""
-define internal void @SYMBOL.list(ptr %args, i64 %t, i64 %n) #0 {{
-entry:
-{words_of("args", "ptr state", "i64 lists", "ptr tables", "ptr statuses")}
-  %twice = shl i64 %t, 1
-  %status.at = getelementptr i64, ptr %statuses, i64 %twice
-  %failed = getelementptr i64, ptr %status.at, i64 1
-  %at = getelementptr i64, ptr %tables, i64 %twice
-  %count.at = getelementptr i64, ptr %at, i64 1
-  %records = load ptr, ptr %at, align 8
-  %count = load i64, ptr %count.at, align 8
-  %status32 = call i32 @SYMBOL.walk(ptr %records, i64 %count, ptr %failed)
-  %status = sext i32 %status32 to i64
-  store i64 %status, ptr %status.at, align 8
-  ret void
-}}
-define i32 @SYMBOL(ptr %args) #0 {{
-entry:
-{words_of("args", "ptr state", "i64 lists", "ptr tables", "ptr statuses")}
-  call void @SYMBOL.offer(ptr %state, ptr @SYMBOL.list, ptr %args, i64 %lists)
-  br label %head
-head:
-  %i = phi i64 [ 0, %entry ], [ %next, %body ]
-  %more = icmp slt i64 %i, %lists
-  br i1 %more, label %body, label %good
-body:
-  %twice = shl i64 %i, 1
-  %status.at = getelementptr i64, ptr %statuses, i64 %twice
-  %status = load i64, ptr %status.at, align 8
-  %next = add i64 %i, 1
-  %fine = icmp eq i64 %status, 0
-  br i1 %fine, label %head, label %bad
-bad:
-  %status32 = trunc i64 %status to i32
-  ret i32 %status32
-good:
-  ret i32 0
-}}""",
+# Word 0: the state. The lists run on the calling thread and on helpers.
+TOGETHER = lists_at_once(
+    "ptr state",
+    "  call void @SYMBOL.offer(ptr %state, ptr @SYMBOL.list, ptr %args, i64 %lists)",
+    OFFER,
     CLOCK,
 )
 
