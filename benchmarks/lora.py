@@ -21,6 +21,7 @@ import kerasish as keras
 from benchmarks.machine import describe_machine
 
 WIDTH, BLOCKS, HEADS, CLASSES, RANK = 384, 6, 6, 10, 8
+# Model -> names of the layers with LoRA; None: every Dense and EinsumDense layer.
 ADAPTED = {"full": (), "query, value": ("query", "value"), "every layer": None}
 
 
