@@ -86,7 +86,8 @@ def in_turn(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Unit]
     results: list[Unit] = []
     for unit in units:
         if isinstance(unit, ExchangeUnit):
-            start = overlap.StartUnit(unit, (np.zeros(1, np.int64), np.zeros(1, np.int64)))
+            requests = np.zeros(1, np.int64), np.zeros(1, np.int64)
+            start = overlap.StartUnit(unit, requests, 0, unit.exchange)
             results += [start, overlap.FinishUnit(start)]
         else:
             results.append(unit)

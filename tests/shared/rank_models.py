@@ -56,13 +56,21 @@ def transformer() -> Any:
     return keras.Model(x, L.Dense(10)(L.GlobalAveragePooling1D()(y)))
 
 
+def wide() -> Any:
+    """Its second kernel has more than 1 MB: its gradient is computed and summed in pieces."""
+    return keras.Sequential(
+        [keras.Input((20,)), L.Dense(515, activation="tanh"), L.Dense(515), L.Dense(10)]
+    )
+
+
 def joined() -> Any:
     x = keras.Input((20,))
     return keras.Model(x, L.Concatenate()([L.Dense(4)(x), L.Dense(6)(x)]))
 
 
 MODELS: dict[str, Callable[[], Any]] = {
-    f.__name__: f for f in (mlp, smooth, normalized, synchronized, cnn, lstm, transformer, joined)
+    f.__name__: f
+    for f in (mlp, smooth, normalized, synchronized, cnn, lstm, transformer, wide, joined)
 }
 
 

@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 ALONE = 1 << 18  # bytes of an array that is summed by itself, without a copy into a bucket
 BUCKET = 1 << 20  # bytes of smaller arrays that are summed together
+# The last large gradient is computed and summed in pieces: nothing else is computed by then, so its
+# first pieces are summed while the others are computed. How many depends on no number of ranks.
+PIECES = 4
 _SUMMED = ("float32", "float64", "int32", "int64", "uint32")
 
 
@@ -180,16 +183,24 @@ def _run_shard(
             program.update_metrics(x, y, predictions, sample_weight)
     with no_gradient():
         # Behind barriers: how a shard is computed must not depend on what else this rank does.
+        last = next((g for g in gradients if g is not None and _is_divided(g)), None)
         return _Shard(
-            [None if g is None else _behind_barrier(g) for g in gradients],
+            [
+                None if g is None else _behind_barrier(g, PIECES if g is last else 1)
+                for g in gradients
+            ],
             _behind_barrier(loss),
             {v: _behind_barrier(t) for v, t in scope.contributions().items()},
             scope.seeds(),
         )
 
 
-def _behind_barrier(tensor: Tensor) -> Tensor:
-    return optimization_barrier(tensor.detach())
+def _behind_barrier(tensor: Tensor, pieces: int = 1) -> Tensor:
+    return optimization_barrier(tensor.detach(), pieces=pieces)
+
+
+def _is_divided(tensor: Tensor) -> bool:
+    return _nbytes(tensor, _summed_as(tensor.dtype)) >= PIECES * ALONE
 
 
 def _add_shards(shards: Sequence[_Shard]) -> _Shard:
@@ -242,10 +253,12 @@ def sum_all(tensors: Sequence[Tensor]) -> list[Tensor]:
     """
     results: list[Any] = [None] * len(tensors)
     waiting: dict[str, list[int]] = {}
+    last = max((i for i, tensor in enumerate(tensors) if _is_divided(tensor)), default=-1)
     for i, tensor in enumerate(tensors):
         dtype = _summed_as(tensor.dtype)
         if _nbytes(tensor, dtype) >= ALONE:
-            total = ops.all_sum(ops.reshape(ops.cast(tensor, dtype), (-1,)))
+            flat = ops.reshape(ops.cast(tensor, dtype), (-1,))
+            total = ops.all_sum(optimization_barrier(flat, pieces=PIECES) if i == last else flat)
             results[i] = _restored(total, tensor)
             continue
         places = waiting.setdefault(dtype, [])

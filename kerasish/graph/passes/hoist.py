@@ -2,8 +2,10 @@
 
 The sums over ranks are written after the reverse pass; the gradients of the last layers are ready
 long before its end. This pass moves each node that communicates, with the moves of memory that
-feed it, to the place where its last input is computed. Nodes that communicate keep their order, so
-that all ranks communicate in one order even where they fuse other nodes in other ways.
+feed it, to the place where its last input is computed. So does the product that such a node sends:
+the gradient of a layer's kernel is computed before that of the layer's input, whose product then
+takes its time while the sum is under way. Nodes that communicate keep their order, so that all
+ranks communicate in one order even where they fuse other nodes in other ways.
 
 What gathers a divided variable keeps its place: see `spread_gathers`. There, what a rank cuts out
 of a sum is cut once the next sum is started: then the first one's memory is free.
@@ -24,6 +26,7 @@ def hoist_exchanges(graph: Graph) -> Graph:
     groups = exchange_groups(graph, exchanges)
     late = {node for node in exchanges if is_late(node, graph)}
     early = {node for group in groups for node in group}
+    groups, sources = _with_sources(graph, groups)
     known: set[Value] = set(graph.inputs) | set(graph.constants)
     order: list[Node] = []
     waiting = deque(groups)
@@ -32,8 +35,9 @@ def hoist_exchanges(graph: Graph) -> Graph:
     uncut: list[Node] = []  # the cuts of the sum that was started last
 
     def emit(nodes: list[Node]) -> None:
-        order.extend(nodes)
-        known.update(v for node in nodes for v in node.outputs)
+        missing = [n for n in nodes if n not in sources or not known.issuperset(n.outputs)]
+        order.extend(missing)
+        known.update(v for node in missing for v in node.outputs)
 
     def emit_ready() -> None:
         while waiting and waiting[0][-1] not in late and _needs(waiting[0]) <= known:
@@ -85,6 +89,33 @@ def exchange_groups(graph: Graph, exchanges: list[Node]) -> list[list[Node]]:
                 pending.extend(maker.inputs)
         groups.append(sorted(group, key=place.__getitem__))
     return groups
+
+
+def _with_sources(graph: Graph, groups: list[list[Node]]) -> tuple[list[list[Node]], set[Node]]:
+    """Return the groups, each behind what computes the array that it sends, and these nodes.
+
+    They are a node that nothing else waits for, and the moves of memory that it alone reads. These
+    nodes do not move behind their own places, even where another array has to be sent before.
+    """
+    makers, uses, shown = graph.makers(), graph.uses(), set(graph.outputs)
+
+    def maker_for_one(v: Value) -> Node | None:
+        node = makers.get(v)
+        alone = node is not None and len(node.outputs) == 1 and uses[v] == 1 and v not in shown
+        return node if alone else None
+
+    results = []
+    sources: set[Node] = set()
+    for group in groups:
+        needs = _needs(group)
+        source = maker_for_one(next(iter(needs))) if len(needs) == 1 else None
+        if source is not None and not source.op.communicates:
+            makers_of_inputs = map(maker_for_one, source.inputs)
+            moved = [node for node in makers_of_inputs if node is not None and moves(node)]
+            sources.update((*moved, source))
+            group = [*moved, source, *group]
+        results.append(group)
+    return results, sources
 
 
 def _feed_alone(graph: Graph, exchanges: list[Node]) -> set[Node]:

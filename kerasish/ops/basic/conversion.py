@@ -70,9 +70,17 @@ def alias(xp: ArrayModule, x: Array) -> Array:
     return x
 
 
-@op("movement", same, lambda g, y, x: (g,), examples=SINGLE, aliases=True, rows=rows.same)
-def optimization_barrier(xp: ArrayModule, x: Array) -> Array:
-    """The same value, for computing once more: passes do not see that the results are known."""
+@op(
+    "movement", same, lambda g, y, x, pieces: (g,), examples=SINGLE, aliases=True, rows=rows.same
+)  # fmt: skip
+def optimization_barrier(xp: ArrayModule, x: Array, *, pieces: int = 1) -> Array:
+    """The same value, for computing once more: passes do not see that the results are known.
+
+    Args:
+        x: any array.
+        pieces: how many pieces of x, of some rows each, may be computed, and sent to other ranks,
+            one after the other. A product of floats may have other bits in pieces.
+    """
     return x
 
 

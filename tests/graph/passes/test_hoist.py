@@ -130,3 +130,45 @@ def test_a_graph_without_sums_stays():
 def test_constants_are_not_summed_at_compile_time():
     graph = trace(lambda x: x + ops.all_sum(np.arange(4, dtype="float32")), X).graph
     assert "all_sum" in names(fold_constants(graph))
+
+
+def test_a_product_that_is_sent_is_computed_first():
+    """The gradient of a kernel comes before that of the layer's input, which takes its time."""
+
+    def step(x):
+        delta = ops.exp(x)
+        back = ops.matmul(delta, np.ones((4, 4), "float32"))
+        kernel = ops.matmul(ops.transpose(x), delta)
+        return ops.tanh(back), ops.all_sum(ops.reshape(kernel, (-1,)))
+
+    before = trace(step, X).graph
+    after = check_order(hoist_exchanges(before))
+    assert names(before) == ["exp", "matmul", "transpose", "matmul", "tanh", "reshape", "all_sum"]
+    assert names(after) == ["exp", "transpose", "matmul", "reshape", "all_sum", "matmul", "tanh"]
+    assert hoist_exchanges(after) is after
+
+
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_product_that_others_need_keeps_its_place(shown):
+    def step(x):
+        delta = ops.exp(x)
+        other = ops.sin(delta)
+        product = ops.matmul(ops.transpose(x), delta)
+        total = ops.all_sum(product)
+        return other, total, product if shown else ops.tanh(product)
+
+    after = check_order(hoist_exchanges(trace(step, X).graph))
+    assert names(after)[:5] == ["exp", "sin", "transpose", "matmul", "all_sum"]
+
+
+def test_a_product_does_not_wait_for_the_sum_before_its_own():
+    """Its inputs are no longer needed then: later, they would take memory for nothing."""
+
+    def step(x):
+        early = ops.matmul(ops.transpose(x), x)
+        late = ops.tan(ops.sin(ops.exp(x)))
+        return ops.all_sum(late), ops.all_sum(early)
+
+    after = check_order(hoist_exchanges(trace(step, X).graph))
+    assert names(after)[:2] == ["transpose", "matmul"]
+    assert names(after)[-2:] == ["all_sum", "all_sum"]

@@ -20,6 +20,7 @@ from kerasish.backends.static.lowering.library import (
 from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, SegmentsUnit
 from kerasish.backends.static.lowering.moves import make_indexing, make_move, make_scaled_rows
 from kerasish.backends.static.lowering.overlap import overlapped
+from kerasish.backends.static.lowering.pieces import in_pieces
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.quantized import make_integer_matmul, make_packed
 from kerasish.backends.static.lowering.recurrences import Recurrences
@@ -56,6 +57,10 @@ class Builder:
         self.units: list[Unit] = []
         self.aliases: dict[Value, Value] = {}
         self.pending: dict[Value, Node] = {}  # transposes that are not materialized yet
+        self.pieces: dict[Value, int] = {}  # value -> in how many pieces it is sent to other ranks
+        self._barriers = {
+            n.inputs[0]: n.attrs["pieces"] for n in graph.nodes if n.attrs.get("pieces", 1) > 1
+        }
         self._pairs = pair_pools(graph)
         self._recurrences = Recurrences(graph)
         self._last_read = LastReads(graph)
@@ -100,6 +105,8 @@ class Builder:
         if alone or name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
             self._materialize(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
+            if node.attrs.get("pieces", 1) > 1:
+                self.pieces[self._root(node.out)] = node.attrs["pieces"]
             return
         if node.op.effect:
             for v in node.inputs:
@@ -111,9 +118,9 @@ class Builder:
             self.pending[node.out] = node
             return
         if name == "matmul":
-            unit = make_matmul(*self._operands(node), node.out)
-            if unit is not None:
-                self.units.append(unit)
+            units = in_pieces(*self._operands(node), node.out, self._barriers.get(node.out, 1))
+            if units:
+                self.units += units
                 return
         if name == "product":
             self._follow(node)
@@ -234,7 +241,8 @@ class Builder:
             except NotALoop:
                 return None
         if node.op.communicates:
-            unit = make_exchange(node)
+            pieces = self.pieces.get(self._root(node.inputs[0]), 1)
+            unit = make_exchange(node, pieces)
             if isinstance(unit, ExchangeUnit) and self._is_read_once(node.inputs[0]):
                 self.aliases[node.out] = node.inputs[0]
                 unit.in_place = True

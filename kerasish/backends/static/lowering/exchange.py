@@ -32,15 +32,20 @@ from kerasish.typing import Array
 MOST_SUMMANDS = 8  # of one loop; a power of two, so that its summands are a subtree
 
 
-def make_exchange(node: Node) -> Unit | None:
-    """Return the unit of a sum or a gathering over ranks; None without native calls."""
+def make_exchange(node: Node, pieces: int = 1) -> Unit | None:
+    """Return the unit of a sum or a gathering over ranks; None without native calls.
+
+    Args:
+        node: a node whose op communicates.
+        pieces: in how many pieces a sum may be sent; the same on all ranks.
+    """
     group = current_group()
     calls = group.native_calls()
     if calls is not None and node.op.communicates == "gather":
         return GatherUnit(node, group, calls)
     if calls is None or node.out.dtype not in calls.dtypes:
         return None
-    return ExchangeUnit(node, group, calls)
+    return ExchangeUnit(node, group, calls, pieces)
 
 
 class GatherUnit(Unit):
@@ -75,6 +80,7 @@ class ExchangeUnit(Unit):
         node: a node whose op communicates: one input, one output of the same shape.
         group: the ranks.
         calls: their native calls.
+        pieces: in how many pieces it may be sent.
 
     Attributes:
         exchange: the calls and loops that it is made of.
@@ -84,10 +90,23 @@ class ExchangeUnit(Unit):
     movable = False
     in_place = False
 
-    def __init__(self, node: Node, group: Group, calls: NativeCalls) -> None:
+    def __init__(self, node: Node, group: Group, calls: NativeCalls, pieces: int = 1) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
         self.exchange = Exchange(node.op.name, node.out, group, calls)
         self.scratch = self.exchange.memory
+        self._pieces = pieces
+
+    def exchanges(self) -> list[tuple[int, Exchange]]:
+        """Return (elements before it, exchange) of each piece, in order."""
+        whole = self.exchange
+        if self._pieces < 2:
+            return [(0, whole)]
+        counts, starts = segments(whole.count, self._pieces)
+        return [
+            (start, Exchange(whole.name, Value((n,), whole.dtype), whole.group, whole.calls))
+            for n, start in zip(counts, starts)
+            if n
+        ]
 
     def kernels(self) -> list[Any]:
         """Return the loops that add up the summands."""

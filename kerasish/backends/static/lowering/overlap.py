@@ -14,6 +14,7 @@ import numpy as np
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.lowering.exchange import Exchange, ExchangeUnit
 from kerasish.backends.static.lowering.loops import LoopUnit, SegmentsUnit
+from kerasish.backends.static.lowering.pieces import ProductPiece
 from kerasish.backends.static.lowering.progress import ProgressThread, progress_thread
 from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
 from kerasish.backends.static.machine import guard_pages
@@ -48,18 +49,20 @@ class StartUnit(_PhaseUnit):
 
     fills_workspace = True
 
-    def __init__(self, unit: ExchangeUnit, requests: Any) -> None:
-        self.pair = unit.exchange.group.size == 2
+    def __init__(self, unit: ExchangeUnit, requests: Any, first: int, exchange: Exchange) -> None:
+        self.pair = exchange.group.size == 2
         writes = unit.writes if self.pair else ()
-        super().__init__(unit.exchange, requests, "start", unit.reads, writes, not self.pair)
+        super().__init__(exchange, requests, "start", unit.reads, writes, not self.pair)
         self.x, self.y = unit.reads[0], unit.writes[0]
         self.in_place = unit.in_place
+        self.skipped = first * exchange.width
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the call that starts."""
-        x = locate(self.x).address
+        x = locate(self.x).address + self.skipped
         if self.pair:
-            return [self.exchange.pair(x, locate(self.y).address, self.requests[0])]
+            y = locate(self.y).address + self.skipped
+            return [self.exchange.pair(x, y, self.requests[0])]
         return self.exchange.sending(x, self.parts(locate), self.requests[0])
 
 
@@ -68,7 +71,7 @@ class AddUnit(_PhaseUnit):
 
     def __init__(self, start: StartUnit) -> None:
         super().__init__(start.exchange, start.requests, "add", (start.x,), (start.y,))
-        self.y = start.y
+        self.y, self.skipped = start.y, start.skipped
 
     def kernels(self) -> list[Any]:
         """Return the loops that add up the summands."""
@@ -76,7 +79,8 @@ class AddUnit(_PhaseUnit):
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the wait, the loops, and the call that starts to send."""
-        y, parts, exchange = locate(self.y).address, self.parts(locate), self.exchange
+        y = locate(self.y).address + self.skipped
+        parts, exchange = self.parts(locate), self.exchange
         return [
             exchange.wait(self.requests[0]),
             *exchange.adding(parts, y),
@@ -126,11 +130,19 @@ class SwitchUnit(Unit):
 
 
 class _Open:
-    """An exchange that has been started."""
+    """An exchange, or a piece of it, that has been started.
 
-    def __init__(self, unit: ExchangeUnit) -> None:
-        self.start = StartUnit(unit, (np.zeros(1, np.int64), np.zeros(1, np.int64)))
+    Attributes:
+        start: the unit that starts it.
+        added: whether the unit that adds has run, or there is none.
+        stop: the number of elements of the sum up to the last of this piece.
+    """
+
+    def __init__(self, unit: ExchangeUnit, first: int, exchange: Exchange) -> None:
+        requests = np.zeros(1, np.int64), np.zeros(1, np.int64)
+        self.start = StartUnit(unit, requests, first, exchange)
         self.added = self.start.pair
+        self.stop = first + exchange.count
 
     def add(self) -> list[Unit]:
         """Return the unit that adds, if it has not run yet."""
@@ -159,24 +171,85 @@ def overlapped(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Un
     """
     if guard_pages.mode() or not any(isinstance(u, ExchangeUnit) for u in units):
         return list(units)  # strict memory looks at results where a unit has written them
-    results: list[Unit] = []
-    started: dict[Value, _Open] = {}
+    schedule = _Schedule(root)
     for unit in first_sums_first(units, root):
-        for v in dict.fromkeys(map(root, unit.reads)):
-            if v in started:
-                results += started.pop(v).finish()
+        schedule.add(unit)
+    return _switched(schedule.finish())
+
+
+class _Schedule:
+    """The units with the phases of exchanges between them.
+
+    Args:
+        root: value -> the value whose memory it uses.
+    """
+
+    def __init__(self, root: Callable[[Value], Value]) -> None:
+        self._root = root
+        self._units: list[Unit] = []
+        self._started: dict[Value, list[_Open]] = {}
+        self._pieces: list[ProductPiece] = []  # of one product, which wait for the next unit
+
+    def add(self, unit: Unit) -> None:
+        """Append a unit, and what it has to wait for."""
+        if isinstance(unit, ProductPiece):
+            if self._pieces and unit.writes != self._pieces[0].writes:
+                self._run_pieces()
+            self._pieces.append(unit)
+            return
+        sent = isinstance(unit, ExchangeUnit) and self._is_sent(unit)
+        if not sent:
+            self._run_pieces()
+        self._wait(unit)
         if isinstance(unit, ExchangeUnit):
-            exchange = _Open(unit)
-            results.append(exchange.start)
+            self._exchange(unit)
+        else:
+            self._run(unit)
+
+    def finish(self) -> list[Unit]:
+        """Return all units, with those that end the exchanges."""
+        self._run_pieces()
+        for pieces in self._started.values():
+            self._units += [u for piece in pieces for u in piece.finish()]
+        return self._units
+
+    def _is_sent(self, unit: ExchangeUnit) -> bool:
+        """Return whether an exchange sends what the pieces compute."""
+        written = {self._root(v) for piece in self._pieces for v in piece.writes}
+        return written == {self._root(unit.reads[0])}
+
+    def _exchange(self, unit: ExchangeUnit) -> None:
+        """Start the pieces of an exchange, each behind the pieces of the product that it sends."""
+        started = self._started[self._root(unit.writes[0])] = []
+        for first, exchange in unit.exchanges():
+            piece = _Open(unit, first, exchange)
+            while self._pieces and self._pieces[0].start < piece.stop:
+                self._run_piece()
+            self._units.append(piece.start)
             # The sums of the one before are sent back while this one's summands arrive.
-            results += [u for before in started.values() for u in before.add()]
-            started[root(unit.writes[0])] = exchange
-            continue
-        results.append(unit)
-        if started and _is_long(unit):
-            results.append(next(iter(started.values())).poke())
-    results += [u for exchange in started.values() for u in exchange.finish()]
-    return _switched(results)
+            others = [p for pieces in self._started.values() for p in pieces]
+            self._units += [u for before in others for u in before.add()]
+            started.append(piece)
+
+    def _run_pieces(self) -> None:
+        while self._pieces:
+            self._run_piece()
+
+    def _run_piece(self) -> None:
+        unit = self._pieces.pop(0)
+        self._wait(unit)
+        self._run(unit)
+
+    def _wait(self, unit: Unit) -> None:
+        """End the exchanges whose sums a unit reads."""
+        for v in dict.fromkeys(map(self._root, unit.reads)):
+            self._units += [u for piece in self._started.pop(v, ()) for u in piece.finish()]
+
+    def _run(self, unit: Unit) -> None:
+        self._units.append(unit)
+        under_way = [pieces for pieces in self._started.values() if pieces]
+        if under_way and _is_long(unit):
+            self._units.append(under_way[0][0].poke())
 
 
 def first_sums_first(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Unit]:
