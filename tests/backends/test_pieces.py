@@ -8,7 +8,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import rank_models as models
 
+import kerasish as keras
 from kerasish import ops
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import overlap
@@ -134,3 +136,18 @@ def test_the_pieces_of_a_sum_are_the_sum() -> None:
     few = Value((2,), "float32")
     assert [exchange.count for _, exchange in Sum(few, few, 4).exchanges()] == [1, 1]
     assert [exchange.count for _, exchange in Sum(whole, whole, 1).exchanges()] == [71 * 65]
+
+
+@pytest.mark.parametrize("shards", [None, 1, 2])
+def test_one_rank_computes_the_last_large_gradient_in_pieces(shards: int | None) -> None:
+    """As each of several ranks does: so all numbers of ranks end with the same bits."""
+    models.use_shards(shards)
+    try:
+        keras.utils.clear_session()
+        model = models.compiled("wide")
+        model.fit(*models.data(64), batch_size=64, verbose=0)
+    finally:
+        models.use_shards(None)
+    step: Any = model.training_program.step("train")
+    units = [u for e in getattr(step, "inner", step).executables() for u in e.units]
+    assert sum(isinstance(u, ProductPiece) for u in units) == 4 * (shards or 0)
