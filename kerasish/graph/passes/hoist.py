@@ -7,9 +7,9 @@ the gradient of a layer's kernel is computed before that of the layer's input, w
 takes its time while the sum is under way. Nodes that communicate keep their order, so that all
 ranks communicate in one order even where they fuse other nodes in other ways.
 
-What gathers a divided variable keeps its place: see `spread_gathers`. There, memory counts: a product
-keeps its place, too, and what a rank cuts out of a sum is cut once the next sum is started, when
-the first one's memory is free.
+What gathers a divided variable keeps its place: see `spread_gathers`. There, memory counts:
+products keep their places, too, and what a rank cuts out of a sum is cut once the next sum is
+started, when the first one's memory is free.
 """
 
 from __future__ import annotations
