@@ -12,7 +12,7 @@ from typing import Any
 from benchmarks import report
 from benchmarks.larger_workloads import LARGER
 from benchmarks.machine import count_gpus, describe_machine, find_versions
-from benchmarks.peers import PEERS, Peer, is_installed, thread_settings
+from benchmarks.peers import ALL_PEERS, PEERS, Peer, is_installed, package_alone, thread_settings
 from benchmarks.rounds import Plan, busy_neighbor, compare, time_imports
 from benchmarks.workloads import WORKLOADS
 
@@ -28,6 +28,7 @@ def make_parser() -> argparse.ArgumentParser:
     text = f"names with commas (default: %(default)s); larger ones: {','.join(LARGER)}"
     add("--workloads", default=",".join(WORKLOADS), help=text)
     add("--peers", default=",".join(PEERS), help="names with commas (default: %(default)s)")
+    add("--before", type=Path, metavar="CHECKOUT", help="also time the kerasish of this checkout")
     add("--rounds", type=int, default=5, help="timed rounds (default: %(default)s)")
     add("--steps", type=int, help="steps a round (default: each workload's own)")
     add("--threads", type=int, help="threads for every library (default: each library's own)")
@@ -59,7 +60,9 @@ def main(arguments: list[str]) -> int:
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
     if not present:
         parser.error(f"none of these peers is installed: {', '.join(peers)}")
-    facts = measure(workloads, present, options)
+    with package_alone(options.before) if options.before else nullcontext():
+        before = [ALL_PEERS["before"]] if options.before else []
+        facts = measure(workloads, [*present, *before], options)
     if options.json:
         options.json.write_text(json.dumps(facts, indent=1) + "\n")
     return 1 if _count_failures(facts) else 0

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import importlib.util
 import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
 
 
 @dataclass(frozen=True)
@@ -30,10 +34,15 @@ class Peer:
         return self.modules[0]
 
 
-PEERS = {
+ROOT = Path(__file__).resolve().parent.parent
+BEFORE = "KERASISH_BENCHMARK_BEFORE"  # names the folder in which the peer "before" looks first
+
+ALL_PEERS = {
     peer.name: peer
     for peer in (
         Peer("kerasish", "ours", ("kerasish",), "keras", {"KERASISH_BACKEND": "static"}),
+        # The package of another checkout: see `package_alone`.
+        Peer("before", "ours", ("kerasish",), "keras", {"KERASISH_BACKEND": "static"}),
         Peer("kerasish-eager", "ours", ("kerasish",), "keras", {"KERASISH_BACKEND": "eager"}),
         Peer("keras-jax", "keras", ("keras", "jax"), "keras", {"KERAS_BACKEND": "jax"}),
         Peer(
@@ -46,16 +55,13 @@ PEERS = {
         Peer("keras-torch", "keras", ("keras", "torch"), "keras", {"KERAS_BACKEND": "torch"}),
         Peer("torch", "raw", ("torch",), "torch"),
         Peer("jax", "raw", ("jax",), "jax"),
+        # Compared where there is a GPU.
+        Peer("torch-compile", "raw", ("torch",), "torch", {"KERASISH_BENCHMARK_COMPILE": "1"}),
     )
 }
 
-# Compared where there is a GPU, in addition to those above.
-ALL_PEERS = {
-    **PEERS,
-    "torch-compile": Peer(
-        "torch-compile", "raw", ("torch",), "torch", {"KERASISH_BENCHMARK_COMPILE": "1"}
-    ),
-}
+# Those that are compared unless others are named.
+PEERS = {name: p for name, p in ALL_PEERS.items() if name not in ("before", "torch-compile")}
 
 # Each library reads its own name for the same thing; NPROC is the one XLA's CPU client obeys.
 _THREAD_VARIABLES = (
@@ -75,6 +81,22 @@ def is_installed(peer: Peer) -> bool:
     return all(spec is not None and spec.origin is not None for spec in specs)
 
 
+@contextmanager
+def package_alone(checkout: Path) -> Iterator[None]:
+    """Let the peer "before" be the package of another checkout, driven by these benchmarks.
+
+    Args:
+        checkout: a folder that holds the folder `kerasish`.
+    """
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "kerasish").symlink_to(checkout.resolve() / "kerasish")
+        os.environ[BEFORE] = folder
+        try:
+            yield
+        finally:
+            del os.environ[BEFORE]
+
+
 def worker_environment(peer: Peer, threads: int | None, cache: str, gpu: bool) -> dict[str, str]:
     """The environment of `peer`'s process.
 
@@ -88,6 +110,10 @@ def worker_environment(peer: Peer, threads: int | None, cache: str, gpu: bool) -
     variables.update(peer.environment)
     variables.update(KERASISH_CACHE_DIR=cache, TF_CPP_MIN_LOG_LEVEL="3", PYTHONUNBUFFERED="1")
     variables.setdefault("KERASISH_FULL_TRACEBACKS", "1")  # a failure is reported with all frames
+    if peer.name == "before":
+        # The folder in which a process starts, this checkout, must not come first.
+        variables["PYTHONPATH"] = os.pathsep.join((variables[BEFORE], str(ROOT)))
+        variables["PYTHONSAFEPATH"] = "1"
     if threads is not None:
         variables.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     if gpu:
