@@ -48,8 +48,8 @@ def import_on_first_use(
 
     Args:
         package: its name.
-        names: for each module inside the package, the public names that it defines; none: the
-            module itself is the name.
+        names: for each module, the public names that it defines; none: the module itself is the
+            name. A module is named from inside the package, or, of another one, in full.
         otherwise: the `__getattr__` for all other names; None: they are errors.
         aliases: further names -> the listed name for the same value.
 
@@ -86,8 +86,12 @@ def places_of(
         >>> places_of("kerasish.losses", {"focal": ("Focal",)})
         {'Focal': 'kerasish.losses.focal:Focal'}
     """
+    root = f"{package.partition('.')[0]}."
+    whole = {
+        module: module if module.startswith(root) else f"{package}.{module}" for module in names
+    }
     places = {
-        name: Place(f"{package}.{module}:{name}" if inside else f"{package}.{module}")
+        name: Place(f"{whole[module]}:{name}" if inside else whole[module])
         for module, inside in names.items()
         for name in inside or (module,)
     }

@@ -189,6 +189,27 @@ def test_import_brings_no_more_of_our_own_modules(tmp_path):
     assert len(report["own"]) <= MOST_MODULES, sorted(report["own"])
 
 
+def test_a_small_model_brings_what_it_needs_alone():
+    """Layers, ops and packages of other models are not imported to build and train it."""
+    code = (
+        "import sys, numpy as np, kerasish as keras\n"
+        "keras.utils.set_random_seed(1)\n"
+        "inputs = keras.Input((4,))\n"
+        "model = keras.Model(inputs, keras.layers.Dense(2)(keras.layers.Dense(3)(inputs)))\n"
+        "model.compile('adam', 'mse')\n"
+        "model.fit(np.ones((8, 4)), np.ones((8, 2)), verbose=0)\n"
+        "print(*sys.modules)\n"
+    )
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    modules = set(output.stdout.split())
+    assert "kerasish.layers.core" in modules, output.stderr
+    unused = {"difflib", "importlib.metadata", "numpy.ma", "urllib.request", "kerasish.datasets"}
+    assert not unused & modules
+    names = {"convolutional", "attention", "normalization", "crf"}
+    assert not {f"kerasish.layers.{name}" for name in names} & modules
+    assert not [name for name in modules if name.startswith("kerasish.backends.eager.cuda")]
+
+
 def names_for_checkers(package: str) -> set[str]:
     """Return what a package imports from modules of its own in its `if TYPE_CHECKING` block."""
     path = PACKAGE.joinpath(*package.split(".")[1:], "__init__.py")
@@ -197,7 +218,7 @@ def names_for_checkers(package: str) -> set[str]:
     return {a.asname for n in imports if n.module for a in n.names if a.asname}
 
 
-@pytest.mark.parametrize("package", ["callbacks", "export", "layers", "optimizers"])
+@pytest.mark.parametrize("package", ["callbacks", "export", "layers", "optimizers", "utils"])
 def test_both_lists_of_names_are_equal(package):
     """Type checkers see the names that are imported on first use, and no others."""
     module = importlib.import_module(f"kerasish.{package}")

@@ -25,10 +25,8 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
-import ctypes.util
 import functools
 import glob
-import importlib.metadata
 import importlib.util
 import math
 import os
@@ -40,6 +38,7 @@ from typing import Any
 
 from kerasish import config
 from kerasish.backends.onednn import elf
+from kerasish.backends.wheels import files_of
 
 _SPIN = "10000"
 _RUNTIME_SEQUENTIAL, _RUNTIME_OPENMP = 1, 2
@@ -177,19 +176,10 @@ def _load_onednn() -> tuple[ctypes.CDLL | None, str]:
 
 def _onednn_candidates() -> list[str]:
     return [
-        *_from_wheel("onednn-cpu-gomp", "libdnnl.so.3"),
+        *files_of("onednn_cpu_gomp", "libdnnl.so.3"),
         *_nearby("libdnnl.so.3"),
         "libdnnl.so.3",
     ]
-
-
-def _from_wheel(distribution: str, name: str) -> list[str]:
-    try:
-        files = importlib.metadata.files(distribution) or []
-    except importlib.metadata.PackageNotFoundError:
-        return []
-    results = [os.path.realpath(str(file.locate())) for file in files if file.name == name]
-    return [path for path in results if os.path.exists(path)]
 
 
 def _nearby(name: str) -> list[str]:

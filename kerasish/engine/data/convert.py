@@ -165,7 +165,9 @@ def _from_frame(frame: Any, name: str, strings: bool) -> np.ndarray:
 
 def _as_numpy(value: Structure, name: str) -> np.ndarray:
     if isinstance(value, np.ndarray):
-        if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
+        # `np.ma` is imported where it is named: not for plain arrays.
+        plain = type(value) is np.ndarray
+        if not plain and isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
             raise ValueError(f"{name}: expected plain numbers, got a masked array: fill it first.")
         return np.asarray(value)
     if isinstance(value, (list, tuple)):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from kerasish import registry, tree
 from kerasish.engine.layer.chaining import find_method, no_method
-from kerasish.engine.layer.dropped_masks import note_op
+from kerasish.engine.layer.dropped_masks import LostMask, note_op
 from kerasish.engine.layer.remat import RematMode, call_again
 from kerasish.errors import TraceError, at_user_line
 from kerasish.graph.abstract import infer
@@ -54,6 +54,8 @@ class KerasTensor(Operators):
     """
 
     shape: Shape
+    # Asked of every layer's inputs: without it, `__getattr__` would look for a layer of this name.
+    dropped_mask: LostMask | None = None
 
     def __init__(
         self,

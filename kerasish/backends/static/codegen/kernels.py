@@ -21,7 +21,6 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib import metadata
 from pathlib import Path
 from typing import Any, get_args
 
@@ -44,6 +43,7 @@ from kerasish.backends.static.machine import machine_code
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.backends.static.machine.machine_code import Code
 from kerasish.backends.trust import TrustedFolder
+from kerasish.backends.wheels import version_of
 from kerasish.ops.basic import bessel
 
 # Kind of description -> its function, which gives the LLVM IR, and the intrinsics to declare.
@@ -196,11 +196,7 @@ def _versions() -> str:
     machine = [here.parent / "machine" / name for name in ("assembly.py", "machine_code.py")]
     for path in sorted([*here.glob("*.py"), *machine, Path(bessel.__file__)]):
         digest.update(path.read_bytes())
-    try:
-        version = metadata.version("llvmlite")
-    except metadata.PackageNotFoundError:
-        version = "none"
-    return f"{version}|{digest.hexdigest()}"
+    return f"{version_of('llvmlite')}|{digest.hexdigest()}"
 
 
 # --- disk -----------------------------------------------------------------------------------------

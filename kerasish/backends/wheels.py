@@ -1,0 +1,54 @@
+"""What pip has installed: versions and files of packages, without importing them.
+
+`importlib.metadata` knows both. Its import takes longer than that of the modules that ask.
+"""
+
+from __future__ import annotations
+
+import glob
+import os
+import sys
+from collections.abc import Iterator
+
+
+def version_of(package: str) -> str:
+    """Return the version of an installed package, "" if there is none.
+
+    Args:
+        package: its name, with underscores.
+
+    Example:
+        >>> version_of("no_such_package")
+        ''
+    """
+    for _, info in _infos(package):
+        return os.path.basename(info).removeprefix(f"{package}-").removesuffix(".dist-info")
+    return ""
+
+
+def files_of(package: str, name: str) -> list[str]:
+    """Return the paths of the files of some name that were installed with a package.
+
+    Args:
+        package: its name, with underscores.
+        name: of the file, without its folder.
+
+    Example:
+        >>> files_of("no_such_package", "libdnnl.so.3")
+        []
+    """
+    results = []
+    for folder, info in _infos(package):
+        record = os.path.join(info, "RECORD")
+        if os.path.exists(record):
+            with open(record, encoding="utf-8") as lines:
+                paths = [line.partition(",")[0] for line in lines]
+            results += [os.path.join(folder, p) for p in paths if os.path.basename(p) == name]
+    return [path for path in map(os.path.realpath, results) if os.path.exists(path)]
+
+
+def _infos(package: str) -> Iterator[tuple[str, str]]:
+    """Yield (folder of modules, folder with facts on the package), in the order of imports."""
+    for folder in sys.path:
+        pattern = os.path.join(glob.escape(folder), f"{package}-*.dist-info")
+        yield from ((folder, info) for info in glob.glob(pattern))
