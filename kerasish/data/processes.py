@@ -112,11 +112,8 @@ class WorkerProcesses:
 
     def close(self) -> None:
         """End the processes."""
-        try:
-            self._process.check()
-        except RuntimeError:
-            return  # a copy made by fork: the processes are not its own
-        self._end()
+        if self._process.is_own():
+            self._end()
 
 
 class ProcessTraceback(Exception):  # noqa: N818 - the cause of an error, not one

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
+def _size(value: IntOrTuple, name: str, layer: ConvolutionLayer) -> int:
+    return as_sizes(value, 1, name, layer.display_name())[0]
+
+
 class _DepthwiseLayer(ConvolutionLayer):
     """What layers with a depthwise kernel share."""
 
@@ -55,8 +59,7 @@ class BaseDepthwiseConv(_DepthwiseLayer):
             kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
             **options,
         )  # fmt: skip
-        who = self.display_name()
-        self.depth_multiplier = as_sizes(depth_multiplier, 1, "depth_multiplier", who)[0]
+        self.depth_multiplier = _size(depth_multiplier, "depth_multiplier", self)
 
     def build(self, input_shape: Shape) -> None:
         """Make kernel (*kernel_size, channels, depth_multiplier) and bias."""
@@ -163,9 +166,8 @@ class BaseSeparableConv(_DepthwiseLayer):
             kernel_size, strides, padding, data_format, dilation_rate, activation, use_bias,
             **options,
         )  # fmt: skip
-        who = self.display_name()
-        self.depth_multiplier = as_sizes(depth_multiplier, 1, "depth_multiplier", who)[0]
-        self.filters = as_sizes(filters, 1, "filters", who)[0]
+        self.depth_multiplier = _size(depth_multiplier, "depth_multiplier", self)
+        self.filters = _size(filters, "filters", self)
 
     def build(self, input_shape: Shape) -> None:
         """Make the kernels (*kernel_size, channels, multiplier), (1.., products, filters), bias."""

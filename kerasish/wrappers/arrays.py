@@ -25,6 +25,15 @@ def takes_sparse(model: Model) -> bool:
     return any(t.sparse for t in model.known_inputs.values())
 
 
+def require_targets(estimator: object, y: Any) -> None:
+    """Raise ValueError, in scikit-learn's words, where an estimator that needs y got none."""
+    if y is None:
+        raise ValueError(
+            f"This {type(estimator).__name__} estimator requires y to be passed, but the target y "
+            "is None."
+        )
+
+
 def finite(x: Array) -> Array:
     """Return x; raise if a float64 was too large for x's dtype."""
     if not np.isfinite(x).all():

@@ -15,7 +15,13 @@ from kerasish import config
 from kerasish.callbacks import EarlyStopping
 from kerasish.engine import Model
 from kerasish.typing import ActivationLike, Array, Structure, TensorLike
-from kerasish.wrappers.arrays import drop_weightless, finite, float_of, takes_sparse
+from kerasish.wrappers.arrays import (
+    drop_weightless,
+    finite,
+    float_of,
+    require_targets,
+    takes_sparse,
+)
 from kerasish.wrappers.building import ModelBuilding, free_steps
 from kerasish.wrappers.memory import describe_fit, open_memory
 from kerasish.wrappers.parameters import check_settings
@@ -143,11 +149,7 @@ class KerasEstimator(ModelBuilding):
     def _take_data(
         self, X: TensorLike, y: TensorLike | None, sample_weight: Structure, going_on: bool
     ) -> tuple[Any, ...]:
-        if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None."
-            )
+        require_targets(self, y)
         X, y = validate_data(
             self, X, y, reset=not going_on, multi_output=True, y_numeric=self._y_numeric,
             **self._check_arguments(),

@@ -13,7 +13,7 @@ from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_dat
 from kerasish.engine import Model, clone_model
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Structure, TensorLike
-from kerasish.wrappers.arrays import takes_sparse
+from kerasish.wrappers.arrays import require_targets, takes_sparse
 from kerasish.wrappers.building import free_steps
 
 if TYPE_CHECKING:
@@ -84,11 +84,7 @@ class SKLearnDialect(BaseEstimator):
             free_steps(model)
 
     def _check_data(self, X: TensorLike, y: TensorLike | None) -> tuple[Array, ...]:
-        if y is None:
-            raise ValueError(
-                f"This {type(self).__name__} estimator requires y to be passed, but the target y "
-                "is None."
-            )
+        require_targets(self, y)
         return validate_data(
             self, X, y, multi_output=True, accept_sparse=("csr", "csc"), allow_nd=True,
             y_numeric=isinstance(self, RegressorMixin),

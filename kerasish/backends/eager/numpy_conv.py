@@ -288,6 +288,18 @@ def _in_blas_dtype(kernel: Callable[..., Any], reference: Callable[..., Any]) ->
     return functools.wraps(kernel)(run)
 
 
+def _grouped(
+    dense: Callable[..., Array], each_channel: Callable[..., Array], x: Array, other: Array,
+    groups: int, place: tuple[Any, ...],
+) -> Array:  # fmt: skip
+    """Return the results of `dense` for each group, of `each_channel` where groups are channels."""
+    if groups == 1:
+        return dense(x, other, *place)
+    if groups == x.shape[-1]:
+        return each_channel(x, other, *place)
+    return _by_group(dense, x, other, groups, place)
+
+
 def _by_group(
     function: Callable[..., Array], a: Array, b: Array, groups: int, place: tuple[Any, ...]
 ) -> Array:
@@ -312,11 +324,7 @@ def convolution(
             np, x, kernel, strides=strides, padding=padding, dilation=dilation, groups=groups
         )
     place = (counts, strides, padding, dilation)
-    if groups == 1:
-        return _dense(x, kernel, *place)
-    if groups == x.shape[-1]:
-        return _each_channel(x, kernel, *place)
-    return _by_group(_dense, x, kernel, groups, place)
+    return _grouped(_dense, _each_channel, x, kernel, groups, place)
 
 
 def convolution_data_gradient(
@@ -336,11 +344,7 @@ def convolution_kernel_gradient(
 ) -> Array:
     """Return the transpose of the convolution in its kernel; see `kerasish.ops.conv`."""
     place = (size, strides, padding, dilation)
-    if groups == 1:
-        return _dense_kernel(x, g, *place)
-    if groups == x.shape[-1]:
-        return _each_channel_kernel(x, g, *place)
-    return _by_group(_dense_kernel, x, g, groups, place)
+    return _grouped(_dense_kernel, _each_channel_kernel, x, g, groups, place)
 
 
 KERNELS: dict[str, Any] = {

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Any
 
-from kerasish import registry
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.weights import limited_weights
@@ -24,7 +23,13 @@ from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.sink import FilePart, Overlay, open_raw
 from kerasish.saving.files.source import SLACK, elements_in
 from kerasish.saving.formats.assets import load_assets, written_assets
-from kerasish.saving.formats.json_text import described, read_json, restore, shortened, write_json
+from kerasish.saving.formats.json_text import (
+    described,
+    read_json,
+    restore_object,
+    shortened,
+    write_json,
+)
 from kerasish.saving.formats.weights import parts_of, put_weights, renew_optimizer, write_weights
 from kerasish.saving.hdf5 import file as hdf5
 from kerasish.saving.hdf5 import writer as hdf5_output
@@ -316,12 +321,7 @@ def load_archive(
             if not compile:
                 groups = {k: g for k, g in groups.items() if not k.startswith("optimizer/")}
             with limited_weights(SLACK + elements_in(groups)):
-                model = restore(
-                    lambda: registry.deserialize_keras_object(
-                        config, custom_objects, safe_mode=safe_mode, printable_module_name="layer"
-                    ),
-                    where,
-                )
+                model = restore_object(config, custom_objects, safe_mode, where)
             if not isinstance(model, Layer):
                 raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
             accept_dropped_masks(model)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import registry
@@ -106,6 +106,25 @@ def restore(build: Callable[[], Any], where: str) -> Any:
         raise ValueError(
             f"{where}: no model can be made from this ({type(error).__name__}: {shortened(error)})."
         ) from error
+
+
+def restore_object(
+    config: Structure, custom_objects: Mapping[str, Any] | None, safe_mode: bool, where: str
+) -> Any:
+    """Return the layer or model that a file describes; what goes wrong is named as the file's.
+
+    Args:
+        config: what the file says.
+        custom_objects: name -> class or function that is not registered.
+        safe_mode: whether code in the file is refused.
+        where: the file's name and part, for messages.
+    """
+    return restore(
+        lambda: registry.deserialize_keras_object(
+            config, custom_objects, safe_mode=safe_mode, printable_module_name="layer"
+        ),
+        where,
+    )
 
 
 def shortened(error: Exception) -> str:

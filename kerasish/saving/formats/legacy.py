@@ -13,7 +13,7 @@ from kerasish.engine.layer.weights import limited_weights
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.source import SLACK, Entry
 from kerasish.saving.formats.archive import KERAS_VERSION
-from kerasish.saving.formats.json_text import described, read_json, restore
+from kerasish.saving.formats.json_text import described, read_json, restore, restore_object
 from kerasish.saving.formats.legacy_config import modern, plain, training
 from kerasish.saving.formats.weights import check_complete, renew_optimizer
 from kerasish.saving.hdf5 import file as hdf5
@@ -118,12 +118,7 @@ def load_legacy(
         stored = _stored(_root(file, path), path)
         elements = sum(math.prod(e.shape) for entries in stored.values() for e in entries)
         with limited_weights(SLACK + elements):
-            model = restore(
-                lambda: registry.deserialize_keras_object(
-                    config, custom_objects, safe_mode=safe_mode, printable_module_name="layer"
-                ),
-                where,
-            )
+            model = restore_object(config, custom_objects, safe_mode, where)
         if not hasattr(model, "layers"):
             raise ValueError(f"{where}: describes a {type(model).__name__}, no model.")
         accept_dropped_masks(model)
