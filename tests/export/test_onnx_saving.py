@@ -147,10 +147,11 @@ class Inverse(kerasish.Layer):
 
 
 def test_what_onnx_cannot_say_is_refused_with_the_layer(tmp_path: Path) -> None:
-    x = kerasish.Input((3, 3))
+    x = kerasish.Input((33, 33))
     model = kerasish.Model(x, Inverse(name="turned")(x), name="m")
     (tmp_path / "m.onnx").write_bytes(b"old")
-    with pytest.raises(ValueError, match=r"layer 'm/turned': the op 'inv' cannot be written as"):
+    message = r"layer 'm/turned': the op 'inv' cannot be written as .* 1 to 32 rows and columns"
+    with pytest.raises(ValueError, match=message):
         model.export(tmp_path / "m.onnx")
     assert (tmp_path / "m.onnx").read_bytes() == b"old" and len(list(tmp_path.iterdir())) == 1
 
