@@ -21,6 +21,9 @@ TARGETS = {
     "aarch64": Target("generic", "generic", "", "aarch64-unknown-linux-gnu"),
     "wasm32": Target("generic", "generic", "+simd128", "wasm32-unknown-unknown"),
 }
+_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}
+_NO_LINKER = "no C compiler or linker for this target was found (cc, gcc, clang, ld)"
+_NO_WASM = "wasm-ld and the C library of WASI were not found (Debian: lld, wasi-libc)"
 _MACHINES = {"x86_64": ("x86_64", "amd64"), "aarch64": ("aarch64", "arm64")}
 
 
@@ -91,29 +94,45 @@ def runs_here(target: Target) -> bool:
     return platform.machine().lower() in _MACHINES.get(architecture, (architecture,))
 
 
-def link(object_path: str, library_path: str, target: Target) -> str:
+def library_suffix(target: Target | None = None, system: str = sys.platform) -> str:
+    """Return the suffix of libraries.
+
+    Args:
+        target: what they are for; None: this machine.
+        system: where they are linked, named as `sys.platform` does.
+    """
+    if target is not None and _is_wasm(target):
+        return ".wasm"
+    return _SUFFIX.get(system, ".so")
+
+
+def link(object_path: str, library_path: str, target: Target, exports: Sequence[str]) -> str:
     """Link an object file to a shared library; return "", or the reason why that cannot be done.
 
     Args:
         object_path: the object.
         library_path: where the library is written.
         target: the processor of the object.
+        exports: the functions that callers find.
 
     Raises:
         OSError: the linker failed.
     """
-    command = _linker(target)
-    if target.triple.startswith("wasm32"):
-        return "link the object file with emcc, or with a clang for wasm32-wasi"
+    command = _wasm_linker(exports) if _is_wasm(target) else _linker(target)
     if not command:
-        return "no C compiler or linker for this target was found (cc, gcc, clang, ld)"
-    full = [*command, "-shared", "-o", library_path, object_path, "-lm"]
+        return _NO_WASM if _is_wasm(target) else _NO_LINKER
+    libraries = ["-lc"] if _is_wasm(target) else ["-lm"]
+    full = [*command, "-o", library_path, object_path, *libraries]
     done = subprocess.run(full, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OSError(
             f"Model.export: {os.path.basename(command[0])} failed: {done.stderr.strip()[:500]}"
         )
     return ""
+
+
+def _is_wasm(target: Target) -> bool:
+    return target.triple.startswith("wasm32")
 
 
 def _linker(target: Target) -> list[str]:
@@ -124,5 +143,19 @@ def _linker(target: Target) -> list[str]:
     for name in names:
         path = shutil.which(name)
         if path is not None:
-            return [path, *([] if name == "ld" else ["-Wl,--build-id=none", "-Wl,-s"])]
+            # Apple's linker does not know these options.
+            plain = name == "ld" or sys.platform == "darwin"
+            return [path, "-shared", *([] if plain else ["-Wl,--build-id=none", "-Wl,-s"])]
     return []
+
+
+def _wasm_linker(exports: Sequence[str]) -> list[str]:
+    """Return the command that makes a module with a C library inside: it imports nothing."""
+    path = shutil.which("wasm-ld")
+    folder = os.path.join(os.environ.get("WASI_SYSROOT", "/usr"), "lib", "wasm32-wasi")
+    if path is None or not os.path.exists(os.path.join(folder, "libc.a")):
+        return []
+    # The stack comes first: beyond its end lies no memory.
+    stack = ["-z", "stack-size=1048576", "--stack-first"]
+    names = [f"--export={name}" for name in (*exports, "malloc", "free")]
+    return [path, "--no-entry", "--strip-all", *stack, *names, f"-L{folder}"]

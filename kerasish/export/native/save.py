@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish.backends.static.lowering.standalone_units import Repeat
 from kerasish.callbacks.message import say
 from kerasish.export.native.emit import MESSAGES, Emitter
-from kerasish.export.native.link import link, object_of, targets_named
+from kerasish.export.native.link import library_suffix, link, object_of, targets_named
 from kerasish.export.native.plan import BatchPlan, Weights, check_rows, make_plan
 from kerasish.export.onnx.save import inference_of, input_names_of
 from kerasish.saving.files.atomic import replacing
@@ -31,7 +30,7 @@ _BATCHES = (32, 8)  # examples that are computed together, where their memory is
 _MOST_ARENA = 2**22  # bytes
 _FEW = 4  # examples that are computed together, too, where reading weights takes most of the time
 _MANY_WEIGHTS = 64  # bytes of weights per byte of an example's memory, where that is so
-_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}
+_FUNCTIONS = ("predict", "arena_size", "weights_size", "target", "message")
 
 
 def export_native(
@@ -86,15 +85,10 @@ def export_native(
     code = object_of(text, processor)
     outputs = _output_names(model, plans[-1])
     header = _header(name, plans, input_names_of(model, signature), outputs, inside is None)
-    missing = _write(path, code, header, content if inside is None else None, processor)
+    missing = _write(path, name, code, header, content if inside is None else None, processor)
     if verbose is None or verbose:
-        written = f"{path}.o ({missing})" if missing else f"{path}{library_suffix()}"
+        written = f"{path}.o ({missing})" if missing else f"{path}{library_suffix(processor)}"
         say(f"Saved {written!r} and {path + '.h'!r}: native code for {', '.join(targets)}.")
-
-
-def library_suffix(system: str = sys.platform) -> str:
-    """Return the suffix of shared libraries on a system, named as `sys.platform` does."""
-    return _SUFFIX.get(system, ".so")
 
 
 def _plans(f: Callable[..., Any], signature: Sequence[Any], stored: Weights) -> list[BatchPlan]:
@@ -112,19 +106,23 @@ def _output_names(model: Model, plan: BatchPlan) -> list[str]:
     return names + [f"output_{i}" for i in range(len(names), len(plan.outputs.offsets))]
 
 
-def _write(path: str, code: bytes, header: str, weights: bytes | None, processor: Any) -> str:
+def _write(
+    path: str, name: str, code: bytes, header: str, weights: bytes | None, processor: Any
+) -> str:
     """Write all files; return why there is no library, or ""."""
     folder = os.path.dirname(os.path.abspath(path))
+    suffix = library_suffix(processor)
     with tempfile.TemporaryDirectory(dir=folder) as staging:
         source = os.path.join(staging, "model.o")
         with open(source, "wb") as file:
             file.write(code)
         library = os.path.join(staging, "library")
-        missing = link(source, library, processor)
+        missing = link(source, library, processor, [f"{name}_{f}" for f in _FUNCTIONS])
         files = [(source, f"{path}.o")]
         if not missing:
-            files.append((library, f"{path}{library_suffix()}"))
-        texts = {".h": header, ".README.md": _readme(path, missing, weights is not None)}
+            files.append((library, f"{path}{suffix}"))
+        readme = _readme(path, name, suffix, missing, weights is not None)
+        texts = {".h": header, ".README.md": readme}
         for end, text in texts.items():
             temporary = os.path.join(staging, f"text{end}")
             with open(temporary, "w", encoding="utf-8") as out:
@@ -215,18 +213,33 @@ const char *{name}_message(int code);
 """
 
 
-def _readme(path: str, missing: str, separate: bool) -> str:
+def _readme(path: str, name: str, suffix: str, missing: str, separate: bool) -> str:
     base = os.path.basename(path)
-    library = f"no library: {missing}" if missing else f"`{base}{library_suffix()}`: the library"
+    library = f"no library: {missing}" if missing else f"`{base}{suffix}`: the library"
     weights = f"- `{base}.weights`: the weights; read the file into memory aligned to 64 bytes\n"
+    wasm = suffix == ".wasm"
+    compiler = "zig cc -target wasm32-wasi" if wasm else "cc"
+    use = _WASM if wasm else _LIBRARY
     return f"""# {base}
 
 The inference of a model as native code. It needs the C library and libm, nothing else.
 
 - `{base}.h`: the functions, with shapes and error codes
 - {library}
-- `{base}.o`: the object file, to link into a program: `cc program.c {base}.o -lm`
+- `{base}.o`: the object file, to link into a program: `{compiler} program.c {base}.o -lm`
 {weights if separate else ""}
-Link with `cc program.c -L. -l:{base}{library_suffix()} -Wl,-rpath,.`, or load the library with
+{use.format(base=base, name=name, suffix=suffix)}"""
+
+
+_LIBRARY = """Link with `cc program.c -L. -l:{base}{suffix} -Wl,-rpath,.`, or load the library with
 `dlopen`, `ctypes` or whatever a language has for functions of C.
+"""
+_WASM = """A library is a module without imports; `malloc` and `free` manage its memory:
+
+    const {{ instance }} = await WebAssembly.instantiate(bytes);  // of {base}.wasm
+    const {{ memory, malloc, {name}_predict }} = instance.exports;
+    const x = malloc(4 * count), y = malloc(4 * results);
+    new Float32Array(memory.buffer, x, count).set(numbers);
+    const code = {name}_predict(x, y, 1n, 0);  // n is a BigInt; 0: memory of the module
+    const found = new Float32Array(memory.buffer, y, results);
 """
