@@ -567,7 +567,38 @@ def test_16_bit_layers(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-2 * np.abs(expected).max())
 
 
-def test_the_suffix_of_a_library() -> None:
-    suffixes = [link.library_suffix(system=s) for s in ("linux", "darwin", "win32")]
-    assert suffixes == [".so", ".dylib", ".dll"]
+@pytest.mark.parametrize(
+    ("system", "target", "head", "suffix"),
+    [
+        ("windows", "x86-64-v3", "6486", ".dll"),  # COFF, AMD64
+        ("windows", "aarch64", "64aa", ".dll"),  # COFF, ARM64
+        ("macos", "x86-64-v2", "cffaedfe07000001", ".dylib"),  # Mach-O of 64 bits
+        ("macos", "aarch64", "cffaedfe0c000001", ".dylib"),
+        ("linux", "aarch64", "7f454c46", ".so"),
+    ],
+)
+def test_other_systems(
+    system: str, target: str, head: str, suffix: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    mlp().export(tmp_path / "m", format="native", verbose=False, target=target, system=system)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.README.md", "m.h", "m.o"]
+    data = (tmp_path / "m.o").read_bytes()
+    assert data.startswith(bytes.fromhex(head))
+    exported = [f"/EXPORT:m_{f}".encode() in data for f in ("predict", "message")]
+    assert exported == [system == "windows"] * 2
+    text = (tmp_path / "m.README.md").read_text()
+    assert f"m{suffix}" in text and "no library: " in text
+    assert ("on that system" in text) == (system != "linux")
+
+
+def test_library_suffixes() -> None:
+    for system, suffix in (("linux", ".so"), ("macos", ".dylib"), ("windows", ".dll")):
+        assert link.library_suffix(link.targets_named("aarch64", system)["aarch64"]) == suffix
     assert link.library_suffix(link.targets_named("wasm32")["wasm32"]) == ".wasm"
+    with pytest.raises(ValueError, match=r"system must be one of .*'windows'\], got 'dos'"):
+        link.targets_named("aarch64", "dos")
+    for target in ("native", "wasm32"):
+        with pytest.raises(ValueError, match="for another system name the target"):
+            link.targets_named(target, "windows")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -145,6 +146,34 @@ def test_on_aarch64_under_an_emulator(tmp_path: Path) -> None:
         done = subprocess.run(
             ["qemu-aarch64", "./p"], cwd=tmp_path, stdin=source, capture_output=True, text=True,
             check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    results = np.array([float(line) for line in done.stdout.split()]).reshape(9, 3)
+    np.testing.assert_allclose(results, model.predict(x, verbose=0), rtol=0, atol=2e-6)
+
+
+def test_on_windows_under_wine(tmp_path: Path) -> None:
+    wine = shutil.which("wine64") or shutil.which("wine64", path="/usr/lib/wine")
+    compiler = shutil.which("x86_64-w64-mingw32-gcc")
+    if wine is None or compiler is None:
+        pytest.skip("wine64 or x86_64-w64-mingw32-gcc is not installed")
+    model = network()
+    targets = ["x86-64-v2", "x86-64-v3", "x86-64-v4"]
+    model.export(tmp_path / "m", format="native", verbose=False, target=targets, system="windows")
+    x = np.random.default_rng(0).uniform(-1, 1, (9, 6, 8, 3)).astype("float32")
+    write_program(tmp_path, x)
+    text = (
+        (tmp_path / "p.c")
+        .read_text()
+        .replace("    if (fread", "    _setmode(0, 0x8000);\n    if (fread")
+    )
+    (tmp_path / "p.c").write_text(f"#include <io.h>\n{text}")  # 0x8000: _O_BINARY
+    subprocess.run([compiler, "p.c", "m.o", "-o", "p.exe"], cwd=tmp_path, check=True)
+    settings = {**os.environ, "WINEPREFIX": str(tmp_path / "wine"), "WINEDEBUG": "-all"}
+    with open(tmp_path / "x", "rb") as source:
+        done = subprocess.run(
+            [wine, "p.exe"], cwd=tmp_path, stdin=source, capture_output=True, text=True,
+            check=False, env=settings,
         )  # fmt: skip
     assert done.returncode == 0, done.stderr
     results = np.array([float(line) for line in done.stdout.split()]).reshape(9, 3)
