@@ -152,6 +152,7 @@ def test_on_aarch64_under_an_emulator(tmp_path: Path) -> None:
     np.testing.assert_allclose(results, model.predict(x, verbose=0), rtol=0, atol=2e-6)
 
 
+@pytest.mark.slow  # Wine makes a folder for its settings first
 def test_on_windows_under_wine(tmp_path: Path) -> None:
     wine = shutil.which("wine64") or shutil.which("wine64", path="/usr/lib/wine")
     compiler = shutil.which("x86_64-w64-mingw32-gcc")
