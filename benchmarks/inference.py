@@ -59,7 +59,7 @@ def make_calls(workload: Workload, rows: int, threads: int, folder: str) -> dict
 
 
 def _native(model: Any, x: Any, classes: int, threads: int, folder: str) -> Call:
-    from kerasish.export.native.save import library_suffix
+    from kerasish.export.native.link import library_suffix
 
     # A library's name is its own: the system keeps libraries by their path.
     name = f"model_{time.time_ns()}"

@@ -61,7 +61,7 @@ def make_calls(workload: Workload, folder: str) -> tuple[dict[str, Call], int]:
         folder: where files are written; a new one for each call.
     """
     import kerasish
-    from kerasish.export.native.save import library_suffix
+    from kerasish.export.native.link import library_suffix
 
     kerasish.config.set_backend("static")
     kerasish.utils.set_random_seed(0)

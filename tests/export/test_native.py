@@ -11,14 +11,12 @@ from typing import Any
 
 import numpy as np
 import pytest
+from native_libraries import HERE, Library, needs_linker
 
 import kerasish
 from kerasish import InputSpec, layers, ops
 from kerasish.export.native import dispatch, link, plan, save
 from kerasish.export.onnx.save import inference_of
-
-HERE = link.runs_here(link.targets_named("native")["native"]) and bool(shutil.which("cc"))
-needs_linker = pytest.mark.skipif(not HERE, reason="there is no C compiler cc on this machine")
 
 
 def mlp(width: int = 24) -> Any:
@@ -130,29 +128,6 @@ def varied(model: Any) -> Any:
             low = 0.5 if "variance" in v.path else -0.6
             v.assign(rng.uniform(low, 0.9, v.shape))
     return model
-
-
-class Library:
-    """A library by ctypes."""
-
-    def __init__(self, path: Path, prefix: str) -> None:
-        self.library = ctypes.CDLL(str(path))
-        self.call = getattr(self.library, f"{prefix}_predict")
-        self.arena = getattr(self.library, f"{prefix}_arena_size")
-        self.weights = getattr(self.library, f"{prefix}_weights_size")
-        self.message = getattr(self.library, f"{prefix}_message")
-        self.target = getattr(self.library, f"{prefix}_target")
-        self.target.restype = ctypes.c_char_p
-        self.arena.restype = self.weights.restype = ctypes.c_int64
-        self.message.restype = ctypes.c_char_p
-
-    def predict(self, x: Any, width: int, *first: Any, arena: Any = None) -> Any:
-        y = np.full((len(x), width), 77.0, "float32")
-        given = [*first, x.ctypes.data, y.ctypes.data]
-        pointers = [ctypes.c_void_p(p) for p in given]
-        code = self.call(*pointers, ctypes.c_int64(len(x)), ctypes.c_void_p(arena))
-        assert code == 0, self.message(code)
-        return y
 
 
 def exported(model: Any, folder: Path, **options: Any) -> Library:
@@ -484,7 +459,7 @@ def refused(model: Any, folder: Path, message: str, **options: Any) -> None:
 
 def test_what_is_refused(tmp_path: Path) -> None:
     x = kerasish.Input((5, 4))
-    square = kerasish.Input((4, 4))
+    square = kerasish.Input((33, 33))
     inverse = kerasish.Model(square, layers.Lambda(ops.inv, name="i")(square), name="r")
     refused(inverse, tmp_path, "layer 'r/i': the op 'inv' .*no code that needs no lib.*an archive")
     determinant = kerasish.Model(square, layers.Lambda(lambda t: ops.det(t)[:, None])(square))
@@ -493,10 +468,10 @@ def test_what_is_refused(tmp_path: Path) -> None:
     )
     looped = kerasish.Model(
         x, layers.Lambda(lambda t: ops.while_loop(
-            lambda i, y: i < 3, lambda i, y: (i + 1, y * 2), (0, t)
+            lambda i, y: ops.sum(y) < 9, lambda i, y: (i + 1, y * 2), (0, t)
         )[1], name="w")(x), name="r",
     )  # fmt: skip
-    refused(looped, tmp_path, "the op 'loop' .*has no code that needs no library")
+    refused(looped, tmp_path, "layer 'r/w': the op 'loop' .*has no code that needs no library")
     steps = kerasish.Input((None, 4))
     refused(
         kerasish.Model(steps, layers.Dense(2)(steps)), tmp_path, "all other sizes must be given"
@@ -592,5 +567,38 @@ def test_16_bit_layers(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-2 * np.abs(expected).max())
 
 
-def test_the_suffix_of_a_library() -> None:
-    assert save.library_suffix("linux") == ".so" and save.library_suffix("darwin") == ".dylib"
+@pytest.mark.parametrize(
+    ("system", "target", "head", "suffix"),
+    [
+        ("windows", "x86-64-v3", "6486", ".dll"),  # COFF, AMD64
+        ("windows", "aarch64", "64aa", ".dll"),  # COFF, ARM64
+        ("macos", "x86-64-v2", "cffaedfe07000001", ".dylib"),  # Mach-O of 64 bits
+        ("macos", "aarch64", "cffaedfe0c000001", ".dylib"),
+        ("linux", "aarch64", "7f454c46", ".so"),
+    ],
+)
+def test_other_systems(
+    system: str, target: str, head: str, suffix: str, tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    mlp().export(tmp_path / "m", format="native", verbose=False, target=target, system=system)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["m.README.md", "m.h", "m.o"]
+    data = (tmp_path / "m.o").read_bytes()
+    assert data.startswith(bytes.fromhex(head))
+    exported = [f"/EXPORT:m_{f}".encode() in data for f in ("predict", "message")]
+    assert exported == [system == "windows"] * 2
+    text = (tmp_path / "m.README.md").read_text()
+    assert f"m{suffix}" in text and "no library: " in text
+    assert ("on that system" in text) == (system != "linux")
+
+
+def test_library_suffixes() -> None:
+    for system, suffix in (("linux", ".so"), ("macos", ".dylib"), ("windows", ".dll")):
+        assert link.library_suffix(link.targets_named("aarch64", system)["aarch64"]) == suffix
+    assert link.library_suffix(link.targets_named("wasm32")["wasm32"]) == ".wasm"
+    with pytest.raises(ValueError, match=r"system must be one of .*'windows'\], got 'dos'"):
+        link.targets_named("aarch64", "dos")
+    for target in ("native", "wasm32"):
+        with pytest.raises(ValueError, match="for another system name the target"):
+            link.targets_named(target, "windows")

@@ -51,7 +51,7 @@ def models(folder: Path) -> list[bytes]:
     for i, model in enumerate((image, text)):
         model.export(folder / f"{i}.onnx", verbose=False, verify=False)
         result.append((folder / f"{i}.onnx").read_bytes())
-    return [*result, looping()]
+    return [*result, looping(), quantized()]
 
 
 def looping() -> bytes:
@@ -84,7 +84,23 @@ def looping() -> bytes:
     return small(nodes, [2], stored)
 
 
-def small(nodes: list[Any], shape: list[int], stored: list[Any], out: str = "z") -> bytes:
+def quantized() -> bytes:
+    """Weights of 4 bits in groups of 2 rows."""
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "n"], ["f"], axis=0, block_size=2),
+        helper.make_node("MatMul", ["x", "f"], ["z"]),
+    ]
+    stored = [
+        helper.make_tensor("w", TensorProto.INT4, [4, 3], list(range(-6, 6))),
+        helper.make_tensor("n", TensorProto.INT4, [2, 3], [0, 1, 2, -1, 0, 3]),
+        helper.make_tensor("s", TensorProto.FLOAT, [2, 3], [0.5] * 6),
+    ]
+    return small(nodes, [2, 4], stored, opset=21)
+
+
+def small(
+    nodes: list[Any], shape: list[int], stored: list[Any], out: str = "z", opset: int = 18
+) -> bytes:
     graph = helper.make_graph(
         nodes,
         "g",
@@ -92,7 +108,7 @@ def small(nodes: list[Any], shape: list[int], stored: list[Any], out: str = "z")
         [helper.make_tensor_value_info(out, TensorProto.FLOAT, None)],
         stored,
     )
-    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    proto = helper.make_model(graph, opset_imports=[helper.make_opsetid("", opset)])
     return bytes(proto.SerializeToString())
 
 

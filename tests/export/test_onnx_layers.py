@@ -67,6 +67,58 @@ def test_equal_for_batches_of_1_2_and_7(name: str) -> None:
             np.testing.assert_allclose(a, b, rtol=0, atol=1e-5 * largest)
 
 
+PICTURE = (9, 8, 3)
+# Layers without an example of their own. In inference, augmentation does nothing.
+OTHERS: dict[str, Any] = {
+    "AugMix": {}, "ContrastLimitedAdaptiveHistogramEqualization": {}, "CutMix": {},
+    "Equalization": {}, "MixUp": {}, "RandAugment": {}, "RandomColorJitter": {},
+    "RandomCrop": {"height": 4, "width": 5}, "RandomElasticTransform": {}, "RandomErasing": {},
+    "RandomFlip": {}, "RandomHue": {"factor": 0.1}, "RandomPerspective": {},
+    "RandomPosterization": {"factor": 4}, "RandomSaturation": {"factor": 0.1},
+    "RandomShear": {"x_factor": 0.1}, "Solarization": {},
+    "Pipeline": {"layers": [layers.Rescaling(2.0), layers.Resizing(4, 4)]},
+    "Lambda": {"function": lambda x: x * 2.0 - 1.0},
+}  # fmt: skip
+# Layers whose index of a place begins with that of the example: nothing proves that examples are
+# apart, as in a native library they must be.
+NOT_NATIVE = {"ContrastLimitedAdaptiveHistogramEqualization"}
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_layers_without_an_example(name: str, tmp_path: Any) -> None:
+    x = kerasish.Input(PICTURE)
+    model = kerasish.Model(x, getattr(layers, name)(**OTHERS[name])(x))
+    model.export(tmp_path / "m.onnx", verbose=False)
+    session = session_of(onnx.load(tmp_path / "m.onnx"))
+    for batch in (1, 2, 7):
+        a = np.random.default_rng(batch).uniform(0, 255, (batch, *PICTURE)).astype("float32")
+        (result,) = session.run(None, {session.get_inputs()[0].name: a})
+        np.testing.assert_allclose(result, model.predict(a, verbose=0), rtol=1e-5, atol=1e-4)
+    if name in NOT_NATIVE:
+        with pytest.raises(ValueError, match="may depend on several examples of a batch"):
+            model.export(tmp_path / "m", format="native")
+    else:
+        model.export(tmp_path / "m", format="native", verbose=False)
+        assert (tmp_path / "m.o").exists()
+
+
+def test_layers_on_the_host_are_refused_and_what_follows_is_written(tmp_path: Any) -> None:
+    words = kerasish.Input((), dtype="string")
+    lookup = layers.StringLookup(vocabulary=["a", "b"], output_mode="one_hot", name="look")
+    numbers = lookup(words)
+    model = kerasish.Model(words, layers.Dense(2)(numbers), name="m")
+    for path, options in (("m.onnx", {}), ("m", {"format": "native"})):
+        with pytest.raises(ValueError, match="'m': layer 'look': it runs on the host"):
+            model.export(tmp_path / path, **options)
+    assert not list(tmp_path.iterdir())
+    rest = kerasish.Model(lookup.output, model.output)
+    rest.export(tmp_path / "m.onnx", verbose=False)
+    session = session_of(onnx.load(tmp_path / "m.onnx"))
+    given = np.array(["b", "c", "a"])
+    (result,) = session.run(None, {session.get_inputs()[0].name: np.asarray(lookup(given))})
+    np.testing.assert_allclose(result, model.predict(given, verbose=0), rtol=1e-6)
+
+
 def test_half_precision() -> None:
     for policy, share in (("mixed_float16", 1e-3), ("mixed_bfloat16", 2e-2)):
         x = inputs = kerasish.Input((8, 8, 3))

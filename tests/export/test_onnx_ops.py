@@ -58,8 +58,7 @@ WITHOUT = sorted(
     "cholesky_lower eig eigh lu_factor qr singular_values svd_full svd_reduced swaps inv pinv "
     "slogdet solve_matrix gcd lcm nextafter i0 i1 erfinv join_parts reinterpret random_bits "
     "convolution_kernel_gradient pool_average_gradient pool_max_gradient pool_max_select "
-    "gru_gradient lstm_gradient simple_rnn_gradient all_gather all_sum print_values "
-    "round_mantissa".split()
+    "gru_gradient lstm_gradient simple_rnn_gradient all_gather all_sum print_values".split()
 )
 
 
@@ -107,3 +106,16 @@ def test_pooling_of_whole_numbers_is_refused() -> None:
             lambda x: pool.pool_max(x, size=2), [InputSpec(shape=(1, 4, 1), dtype="int32")],
             ["x"], ["y"],
         )  # fmt: skip
+
+
+@pytest.mark.parametrize(("bits", "smallest"), [(3, -6), (2, -14), (7, -100)])
+def test_rounded_mantissas(bits: int, smallest: int, tmp_path: Any) -> None:
+    """Next to powers of two, halfway between two numbers, and below all normal ones."""
+    powers = np.ldexp(1.0, np.arange(max(smallest - 4, -30), 9)).astype("float32")
+    near = [np.nextafter(powers, np.float32(0)), powers, np.nextafter(powers, np.float32(np.inf))]
+    halves = [powers * np.float32(1 + k * 2.0 ** -(bits + 1)) for k in range(2 ** (bits + 1))]
+    x = np.concatenate([*near, *halves, [0]]).astype("float32")
+    x = np.concatenate([x, -x])
+    attrs = {"bits": bits, "smallest": smallest}
+    (result,), (expected,) = written(REGISTRY["round_mantissa"], [x], attrs, tmp_path)
+    np.testing.assert_array_equal(result, np.asarray(expected))

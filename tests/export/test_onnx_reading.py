@@ -171,3 +171,71 @@ def test_half_weights_and_external_data(tmp_path: Path) -> None:
     np.testing.assert_allclose(
         np.asarray(again(rows)).astype("float32"), expected, atol=2e-3 * np.abs(expected).max()
     )
+
+
+def dequantized(kind: str, numbers: Any, shape: list[int]) -> Any:
+    """Return a file that computes x @ dequantized weights."""
+    code = getattr(TensorProto, kind)
+    scale, zero = np.linspace(0.5, 2.0, shape[1]).astype("float32"), [0] * shape[1]
+    if "FLOAT8" not in kind:
+        zero[1] = 3
+    nodes = [
+        helper.make_node("DequantizeLinear", ["w", "s", "z"], ["f"], axis=1),
+        helper.make_node("MatMul", ["x", "f"], ["y"]),
+    ]
+    stored = [
+        helper.make_tensor("w", code, shape, numbers),
+        onnx.numpy_helper.from_array(scale, "s"), helper.make_tensor("z", code, [shape[1]], zero),
+    ]  # fmt: skip
+    graph = helper.make_graph(
+        nodes, "g", [value("x", [2, shape[0]])], [value("y", [2, shape[1]])], stored
+    )
+    return helper.make_model(graph, opset_imports=[helper.make_opsetid("", 21)])
+
+
+@pytest.mark.parametrize(
+    ("kind", "low", "high"),
+    [("INT4", -8, 8), ("UINT4", 0, 16), ("FLOAT8E4M3FN", -16, 17), ("FLOAT8E5M2", -4, 5)],
+)
+def test_weights_of_few_bits(kind: str, low: int, high: int, tmp_path: Path) -> None:
+    rng, path = np.random.default_rng(0), tmp_path / "m.onnx"
+    shape = [5, 3]  # 15 elements: the last byte holds one
+    w = rng.integers(low, high, shape)
+    file = dequantized(kind, w.ravel().tolist(), shape)
+    zero = np.array([0, 0 if "FLOAT8" in kind else 3, 0])
+    exact = (w - zero) * np.linspace(0.5, 2.0, 3)
+    x = rng.normal(size=(2, 5)).astype("float32")
+    for raw in (True, False):  # bytes, and numbers in fields
+        for t in file.graph.initializer:
+            if t.data_type == TensorProto.FLOAT or t.HasField("raw_data") == raw:
+                continue
+            if raw:
+                t.raw_data = bytes(t.int32_data)
+                t.ClearField("int32_data")
+            else:
+                t.int32_data.extend(t.raw_data)
+                t.ClearField("raw_data")
+        path.write_bytes(file.SerializeToString())
+        for engine in ("static", "eager"):
+            model = load_onnx(path)
+            model.compile(run_eagerly=engine == "eager")
+            np.testing.assert_allclose(model.predict(x, verbose=0), x @ exact, rtol=1e-5)
+    model = load_onnx(path, trainable=False)
+    assert model.trainable_weights == []
+    model.save(tmp_path / "m.keras")
+    again = kerasish.models.load_model(tmp_path / "m.keras")
+    np.testing.assert_allclose(again.predict(x, verbose=0), x @ exact, rtol=1e-5)
+
+
+def test_few_bits_are_read_by_one_operator_alone(tmp_path: Path) -> None:
+    path = tmp_path / "m.onnx"
+    file = dequantized("INT4", list(range(-8, 7)), [5, 3])
+    file.graph.node.append(helper.make_node("Identity", ["w"], ["copy"]))
+    path.write_bytes(file.SerializeToString())
+    with pytest.raises(ValueError, match="tensors of int4 are not read"):
+        load_onnx(path)
+    file = dequantized("INT4", list(range(-8, 7)), [5, 3])
+    file.graph.initializer[0].dims[0] = 6
+    path.write_bytes(file.SerializeToString())
+    with pytest.raises(ValueError, match=r"the tensor 'w' of shape \(6, 3\) has 8 .*, not 9"):
+        load_onnx(path)

@@ -59,7 +59,7 @@ def by_onnxruntime(model: Any, folder: str) -> Predict:
 
 def by_native_library(model: Any, folder: str) -> Predict:
     """Export as a native library and return a function that calls it."""
-    from kerasish.export.native.save import library_suffix
+    from kerasish.export.native.link import library_suffix
 
     path = os.path.join(folder, "m")
     model.export(path, format="native", weights="beside", verbose=False)

@@ -107,10 +107,11 @@ class Emitter:
     # --- data ---------------------------------------------------------------------------------
 
     def _globals(self) -> str:
-        arena = max(p.arena for p in self.plans)
+        # Windows may place the memory of threads at a multiple of 16.
+        arena = max(p.arena for p in self.plans) + 64
         lines = [
             f"@{self.name}.arena = internal thread_local global [{arena} x i8] zeroinitializer, "
-            "align 64"
+            "align 16"
         ]
         names = ["null", *(f"@{n}" for n in LIBRARY)]
         names += ["null"] * (TABLE_WORDS - len(names))
@@ -279,7 +280,11 @@ class Emitter:
         lines += [
             f"check{len(pointers)}:",
             "  %own = icmp eq ptr %given, null",
-            f"  %mine = call ptr @llvm.threadlocal.address.p0(ptr @{self.name}.arena)",
+            f"  %memory = call ptr @llvm.threadlocal.address.p0(ptr @{self.name}.arena)",
+            "  %memory.address = ptrtoint ptr %memory to i64",
+            "  %memory.gap = sub i64 0, %memory.address",
+            "  %memory.rest = and i64 %memory.gap, 63",
+            "  %mine = getelementptr i8, ptr %memory, i64 %memory.rest",
             "  %arena = select i1 %own, ptr %mine, ptr %given",
             "  %address = ptrtoint ptr %arena to i64",
             f"  %weights.address = ptrtoint ptr {weights} to i64",

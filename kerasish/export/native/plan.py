@@ -22,12 +22,13 @@ from kerasish.backends.static.lowering.units import Place, nbytes_of
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.export.native.expand import expand_transforms
 from kerasish.export.onnx.registry import UNTRANSLATED
+from kerasish.export.tracing import UnrollingTracer
 from kerasish.graph.by_rows import MixedRows, divided
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes import drop_dead, gather, optimize
 from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.structure import computes_same
-from kerasish.graph.trace import Traced, map_leaves, trace
+from kerasish.graph.trace import Traced, map_leaves, trace_by
 from kerasish.ops.shapes import Spec
 
 # Addresses of the regions of memory, as they stand in argument blocks: no size is as large.
@@ -109,7 +110,7 @@ def make_plan(
             the layer), or results do not belong to examples.
     """
     arguments = [map_leaves(lambda t: _spec(t, batch), part) for part in signature]
-    traced = trace(f, *arguments)
+    traced = trace_by(UnrollingTracer(), f, *arguments)
     if traced.updated:
         names = ", ".join(repr(v.path) for v in traced.updated[:3])
         raise ValueError(f"it assigns to variables ({names}), which a native library has not")
@@ -143,7 +144,10 @@ def check_rows(f: Callable[..., Any], signature: Sequence[Any]) -> None:
         ValueError: nothing proves it; the message names the layer.
     """
     few, many = (
-        trace(f, *(map_leaves(partial(_spec, batch=n), part) for part in signature)) for n in (2, 5)
+        trace_by(
+            UnrollingTracer(), f, *(map_leaves(partial(_spec, batch=n), part) for part in signature)
+        )
+        for n in (2, 5)
     )
     try:
         part = divided(drop_dead(many.graph), many.arguments, 2)
@@ -186,8 +190,8 @@ def _namer(traced: Traced) -> Callable[[Node], str]:
 
     def name(node: Node) -> str:
         inner = node.attrs.get("body")
-        nodes = [node] if inner is None else getattr(inner, "graph", inner).nodes
-        for one in nodes:
+        inside = () if inner is None else getattr(inner, "graph", inner).nodes
+        for one in (node, *inside):
             for v in (*one.outputs, *one.inputs):
                 if v in traced.paths:
                     return f"layer {traced.paths[v]!r}: "

@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import os
 import re
-import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish.backends.static.lowering.standalone_units import Repeat
+from kerasish.backends.static.machine.assembly import Target
 from kerasish.callbacks.message import say
 from kerasish.export.native.emit import MESSAGES, Emitter
-from kerasish.export.native.link import link, object_of, targets_named
+from kerasish.export.native.link import (
+    library_suffix,
+    link,
+    object_of,
+    system_of,
+    targets_named,
+)
 from kerasish.export.native.plan import BatchPlan, Weights, check_rows, make_plan
+from kerasish.export.native.readme import readme_of
 from kerasish.export.onnx.save import inference_of, input_names_of
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.formats.weights import file_path
@@ -31,7 +38,7 @@ _BATCHES = (32, 8)  # examples that are computed together, where their memory is
 _MOST_ARENA = 2**22  # bytes
 _FEW = 4  # examples that are computed together, too, where reading weights takes most of the time
 _MANY_WEIGHTS = 64  # bytes of weights per byte of an example's memory, where that is so
-_SUFFIX = {"darwin": ".dylib", "win32": ".dll"}
+_FUNCTIONS = ("predict", "arena_size", "weights_size", "target", "message")
 
 
 def export_native(
@@ -41,6 +48,7 @@ def export_native(
     input_signature: Structure = None,
     target: str | Sequence[str] = "native",
     weights: str = "inside",
+    system: str | None = None,
 ) -> None:
     """Write a model's inference as a library for C and whatever calls C.
 
@@ -55,6 +63,8 @@ def export_native(
             file with SIMD instructions); a list of the x86-64 levels puts code for each into one
             file, and the first call chooses.
         weights: "inside" the library, or "beside": a file that the caller reads.
+        system: "linux", "macos" or "windows", with a `target`; None: this one. For another one the
+            object file is written, and the README has the command that links it there.
 
     Raises:
         ValueError: an op has no code that needs no library, or depends on other examples of a batch
@@ -72,7 +82,7 @@ def export_native(
         raise ValueError(f"Model.export: a file name that is a name in C is needed, got {path!r}.")
     if weights not in ("inside", "beside"):
         raise ValueError(f"Model.export: weights is 'inside' or 'beside', got {weights!r}.")
-    targets = targets_named(target)
+    targets = targets_named(target, system)
     processor = next(iter(targets.values()))
     f, signature = inference_of(model, input_signature)
     stored = Weights()
@@ -83,18 +93,14 @@ def export_native(
     content = stored.content()
     inside = content if weights == "inside" else None
     text = Emitter(name, plans, targets, inside, len(content)).module()
-    code = object_of(text, processor)
+    exports = [f"{name}_{f}" for f in _FUNCTIONS]
+    code = object_of(text, processor, exports)
     outputs = _output_names(model, plans[-1])
     header = _header(name, plans, input_names_of(model, signature), outputs, inside is None)
-    missing = _write(path, code, header, content if inside is None else None, processor)
+    missing = _write(path, exports, code, header, content if inside is None else None, processor)
     if verbose is None or verbose:
-        written = f"{path}.o ({missing})" if missing else f"{path}{library_suffix()}"
+        written = f"{path}.o ({missing})" if missing else f"{path}{library_suffix(processor)}"
         say(f"Saved {written!r} and {path + '.h'!r}: native code for {', '.join(targets)}.")
-
-
-def library_suffix(system: str = sys.platform) -> str:
-    """Return the suffix of shared libraries on a system, named as `sys.platform` does."""
-    return _SUFFIX.get(system, ".so")
 
 
 def _plans(f: Callable[..., Any], signature: Sequence[Any], stored: Weights) -> list[BatchPlan]:
@@ -112,19 +118,30 @@ def _output_names(model: Model, plan: BatchPlan) -> list[str]:
     return names + [f"output_{i}" for i in range(len(names), len(plan.outputs.offsets))]
 
 
-def _write(path: str, code: bytes, header: str, weights: bytes | None, processor: Any) -> str:
+def _write(
+    path: str,
+    exports: list[str],
+    code: bytes,
+    header: str,
+    weights: bytes | None,
+    processor: Target,
+) -> str:
     """Write all files; return why there is no library, or ""."""
     folder = os.path.dirname(os.path.abspath(path))
+    suffix = library_suffix(processor)
     with tempfile.TemporaryDirectory(dir=folder) as staging:
         source = os.path.join(staging, "model.o")
         with open(source, "wb") as file:
             file.write(code)
         library = os.path.join(staging, "library")
-        missing = link(source, library, processor)
+        missing = link(source, library, processor, exports)
         files = [(source, f"{path}.o")]
         if not missing:
-            files.append((library, f"{path}{library_suffix()}"))
-        texts = {".h": header, ".README.md": _readme(path, missing, weights is not None)}
+            files.append((library, f"{path}{suffix}"))
+        library_name = f"{os.path.basename(path)}{suffix}"
+        line = f"no library: {missing}" if missing else f"`{library_name}`: the library"
+        readme = readme_of(path, system_of(processor), line, weights is not None)
+        texts = {".h": header, ".README.md": readme}
         for end, text in texts.items():
             temporary = os.path.join(staging, f"text{end}")
             with open(temporary, "w", encoding="utf-8") as out:
@@ -212,21 +229,4 @@ const char *{name}_message(int code);
 #endif
 
 #endif
-"""
-
-
-def _readme(path: str, missing: str, separate: bool) -> str:
-    base = os.path.basename(path)
-    library = f"no library: {missing}" if missing else f"`{base}{library_suffix()}`: the library"
-    weights = f"- `{base}.weights`: the weights; read the file into memory aligned to 64 bytes\n"
-    return f"""# {base}
-
-The inference of a model as native code. It needs the C library and libm, nothing else.
-
-- `{base}.h`: the functions, with shapes and error codes
-- {library}
-- `{base}.o`: the object file, to link into a program: `cc program.c {base}.o -lm`
-{weights if separate else ""}
-Link with `cc program.c -L. -l:{base}{library_suffix()} -Wl,-rpath,.`, or load the library with
-`dlopen`, `ctypes` or whatever a language has for functions of C.
 """

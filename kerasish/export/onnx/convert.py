@@ -15,9 +15,9 @@ from kerasish.export.onnx.fuse import fused, renamed
 from kerasish.export.onnx.package import need_onnx
 from kerasish.export.onnx.registry import COMPOSED, TRANSLATIONS, UNTRANSLATED, Call
 from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.tracing import ExpandingTracer
 from kerasish.graph.control import ControlOp
 from kerasish.graph.ir import GraphOp
-from kerasish.graph.nested import Tracer
 from kerasish.graph.symbolic import OpenSize, SymbolicGraph, SymbolicNode, SymbolicRecorder
 from kerasish.typing import Structure
 
@@ -25,9 +25,10 @@ OLDEST_OPSET = 18
 _FOLDED = 2**16  # elements: larger results of known numbers are computed when the model runs
 
 
-class ExportTracer(Tracer):
+class ExportTracer(ExpandingTracer):
     """Records composed functions that are one ONNX operator as one node."""
 
+    kept = frozenset(TRANSLATIONS)
     fuses_calls = True
     opset = OLDEST_OPSET
 

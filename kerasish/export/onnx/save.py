@@ -97,9 +97,17 @@ def inference_of(model: Model, input_signature: Any) -> tuple[Callable[..., Any]
     """Return (function, signature) of a model's inference.
 
     Raises:
-        ValueError: nothing says what the inputs are.
+        ValueError: nothing says what the inputs are, or a layer runs on the host.
     """
     signature = input_signature
+    used = model.layers if model.layer_graph is not None else []
+    on_host = [layer.name for layer in used if getattr(layer, "runs_on_host", False)]
+    if on_host:
+        raise ValueError(
+            f"Model.export: {model.name!r}: layer {on_host[0]!r}: it runs on the host, and an "
+            "exported file holds computations on tensors alone. Prepare the data by it, and export "
+            "what follows: Model(layer.output, model.output)."
+        )
     if signature is None:
         structure = getattr(model, "inputs_structure", None)
         if structure is None:

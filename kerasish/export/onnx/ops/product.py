@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
-from kerasish.export.onnx.registry import Call, translates, untranslated
+from kerasish.export.onnx.registry import Call, translates
 from kerasish.export.onnx.writer import Item, Writer
 from kerasish.ops import dtypes
 from kerasish.ops.basic import product
@@ -66,4 +68,22 @@ def _halves(w: Writer, packed: Item, units: int) -> Item:
     return w.slice(flat, 1, 0, units, units)
 
 
-untranslated("it rounds by the bits of floats, which ONNX does not name", quantized.round_mantissa)
+@translates(quantized.round_mantissa)
+def _round_mantissa(w: Writer, call: Call) -> Item:
+    """Write a rounding by the step of each number: 2**(its exponent - bits).
+
+    The exponent is the logarithm without its fraction. Rounded, that may be one off next to a power
+    of two, which is the result by both steps.
+    """
+    wide = call.x.dtype if call.x.dtype == "float64" else "float32"
+
+    def op(name: str, *inputs: Item) -> Item:
+        return w.op(name, list(inputs), wide, call.out.shape)
+
+    x = w.cast(call.x, wide)
+    size = op("Abs", x)
+    smallest = w.like(2.0 ** call.attrs["smallest"], wide)
+    logarithm = op("Mul", op("Log", op("Max", size, smallest)), w.like(1 / math.log(2), wide))
+    exponent = op("Sub", op("Floor", logarithm), w.like(float(call.attrs["bits"]), wide))
+    step = op("Pow", w.like(2.0, wide), exponent)
+    return w.cast(op("Mul", op("Round", op("Div", x, step)), step), call.out.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from kerasish.export.factorize import EXPANSIONS, LARGEST
 from kerasish.export.onnx.ops.elementwise import unary
 from kerasish.export.onnx.registry import Call, Translation, translate_by, translates, untranslated
 from kerasish.export.onnx.writer import Item, Writer
@@ -168,19 +169,18 @@ def _det(w: Writer, call: Call) -> Item:
     return w.op("Det", [call.x], shape=call.out.shape)
 
 
+_FACTORED = "ONNX has no operator that factorizes or inverts matrices"
 untranslated(
-    "ONNX has no operator that factorizes or inverts matrices",
-    decomposition.cholesky_lower,
+    f"{_FACTORED}, and these are not of 1 to {LARGEST} rows and columns",
+    *(EXPANSIONS.keys() - {solving.det}),
+)
+untranslated(
+    _FACTORED,
     decomposition.eig,
     decomposition.eigh,
-    decomposition.lu_factor,
-    decomposition.qr,
     decomposition.singular_values,
     decomposition.svd_full,
     decomposition.svd_reduced,
     decomposition.swaps,
-    solving.inv,
     solving.pinv,
-    solving.slogdet,
-    solving.solve_matrix,
 )

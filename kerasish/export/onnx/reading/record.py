@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.export.onnx.package import need_onnx
+from kerasish.export.onnx.reading.narrow import NARROW, bytes_of, widened
 from kerasish.export.onnx.reading.registry import CONSTANT_INPUTS, FIXED_WEIGHTS, READERS
 from kerasish.export.onnx.reading.wire import check_bounds
 from kerasish.ops import dtypes
@@ -115,7 +116,7 @@ class Reader:
         weights: list[Any] = []
         readers = _readers(nodes)
         for tensor in graph.initializer:
-            array = self.array(tensor)
+            array = self.array(tensor, readers.get(tensor.name, ()))
             if outermost and _is_weight(array, readers.get(tensor.name, [])):
                 fixed = any(r in FIXED_WEIGHTS for r in readers.get(tensor.name, []))
                 dtype = dtypes.name_of(array.dtype)
@@ -155,14 +156,17 @@ class Reader:
 
     def dtype(self, code: int) -> str:
         """Return the dtype of ONNX's number."""
-        try:
-            word = self.onnx.TensorProto.DataType.Name(code)
-        except ValueError as error:
-            raise ValueError(f"there is no dtype {code}") from error
+        word = self._word(code)
         name = _WORDS.get(word, word.lower())
         if name not in _NATIVE:
             raise ValueError(f"tensors of {name} are not read")
         return name
+
+    def _word(self, code: int) -> str:
+        try:
+            return str(self.onnx.TensorProto.DataType.Name(code))
+        except ValueError as error:
+            raise ValueError(f"there is no dtype {code}") from error
 
     # --- nodes -------------------------------------------------------------------------------
 
@@ -242,31 +246,39 @@ class Reader:
 
     # --- tensors --------------------------------------------------------------------------------
 
-    def array(self, tensor: Any) -> Any:
+    def array(self, tensor: Any, readers: Sequence[tuple[str, int]] = ()) -> Any:
         """Return the array of a tensor.
+
+        Args:
+            tensor: the message.
+            readers: (operator, place) of what reads it; `DequantizeLinear` takes narrow dtypes.
 
         Raises:
             ValueError: its bytes are not as many as its shape says, or lie elsewhere than beside
                 the file.
         """
-        dtype = dtypes.array_dtype(self.dtype(tensor.data_type))
+        word = self._word(tensor.data_type)
+        narrow = word in NARROW and {kind for kind, _ in readers} == {"DequantizeLinear"}
+        dtype = np.dtype("uint8") if narrow else dtypes.array_dtype(self.dtype(tensor.data_type))
         shape = tuple(tensor.dims)
         if any(n < 0 for n in shape) or math.prod(shape) > MOST_ELEMENTS:
             raise ValueError(f"the tensor {tensor.name!r} has the shape {shape}")
-        count = math.prod(shape)
+        count = bytes_of(word, math.prod(shape)) if narrow else math.prod(shape)
         if tensor.data_location == self.onnx.TensorProto.EXTERNAL:
             data = self._outside(tensor, count * dtype.itemsize)
         elif tensor.HasField("raw_data"):
             data = tensor.raw_data
         else:
-            return _listed(tensor, dtype, shape, count)
+            array = _listed(tensor, dtype, count)
+            return widened(word, array, shape) if narrow else array.reshape(shape)
         if len(data) != count * dtype.itemsize:
             raise ValueError(
                 f"the tensor {tensor.name!r} of shape {shape} has {len(data)} bytes, not "
                 f"{count * dtype.itemsize}"
             )
         little = dtype if dtype.itemsize == 1 or dtype.kind == "V" else dtype.newbyteorder("<")
-        return np.frombuffer(data, little).astype(dtype).reshape(shape)
+        array = np.frombuffer(data, little)
+        return widened(word, array, shape) if narrow else array.astype(dtype).reshape(shape)
 
     def _outside(self, tensor: Any, size: int) -> bytes:
         """Return the bytes of external data: of a file beside the model's only."""
@@ -296,22 +308,23 @@ class Reader:
             return file.read(size)
 
 
-def _listed(tensor: Any, dtype: Any, shape: tuple[int, ...], count: int) -> Any:
-    """Return the array of a tensor whose numbers are fields."""
+def _listed(tensor: Any, dtype: Any, count: int) -> Any:
+    """Return the numbers of a tensor whose numbers are fields."""
     kind = dtypes.name_of(dtype)
     field = {"float32": "float_data", "float64": "double_data", "int64": "int64_data"}.get(kind)
     field = field or ("uint64_data" if kind in ("uint32", "uint64") else "int32_data")
     values = getattr(tensor, field)
     if len(values) != count:
         raise ValueError(
-            f"the tensor {tensor.name!r} of shape {shape} has {len(values)} numbers, not {count}"
+            f"the tensor {tensor.name!r} of shape {tuple(tensor.dims)} has {len(values)} numbers, "
+            f"not {count}"
         )
     if kind in ("float16", "bfloat16"):
         bits = np.array(values, "int64").astype("uint16")
-        return bits.view(dtype).reshape(shape)
+        return bits.view(dtype)
     wide = np.array(values, "float64" if dtype.kind == "f" else None)
     with np.errstate(all="ignore"):
-        return wide.astype(dtype).reshape(shape)
+        return wide.astype(dtype)
 
 
 def encode(array: Any) -> list[Any]:

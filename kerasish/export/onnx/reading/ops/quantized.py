@@ -64,8 +64,8 @@ def _dequantize(n: OnnxNode) -> Structure:
     x, scale, zero = tensor(n.x), tensor(n.need(1)), n.get(2)
     axis, block = n.attr("axis", 1), n.attr("block_size", 0)
     dtype = dtype_named(n.attr("output_dtype")) if n.attr("output_dtype", 0) else scale.dtype
-    whole = ops.cast(x, "int32")
-    if zero is not None:
+    whole = x if dtypes.is_float(x.dtype) else ops.cast(x, "int32")  # read from 8-bit floats
+    if zero is not None and whole is not x:
         whole = ops.subtract(whole, ops.cast(_spread(zero, x, axis, block), "int32"))
     y = ops.multiply(
         ops.cast(whole, "float32"), ops.cast(_spread(scale, x, axis, block), "float32")
