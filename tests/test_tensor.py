@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import copy
+import gc
 import operator
 import pickle
 import threading
+import tracemalloc
 
 import numpy as np
 import pytest
@@ -520,3 +522,85 @@ def test_several_numbers_are_no_scalar(convert_one):
 def test_names_of_variables_are_strings(wrong):
     with pytest.raises(ValueError, match="name"):
         Variable(1.0, name=wrong)
+
+
+# --- first zeros without memory -------------------------------------------------------------------
+
+
+def large_zeros(**options):
+    return Variable("zeros", shape=(300, 200), **options)
+
+
+def allocated(make):
+    """Return the bytes of arrays that a function leaves allocated."""
+    gc.collect()
+    tracemalloc.start()
+    try:
+        kept = make()
+        size = tracemalloc.get_traced_memory()[0]
+        del kept
+        return size
+    finally:
+        tracemalloc.stop()
+
+
+def test_large_zeros_need_no_memory_until_they_are_read():
+    assert allocated(large_zeros) < 10_000
+    v = large_zeros(dtype="float64", trainable=False)
+    assert (v.shape, v.dtype, v.ndim) == ((300, 200), "float64", 2)
+    assert allocated(lambda: v.value) > 8 * 60_000
+    assert v.value is v.value  # made once
+    assert not v.numpy().any()
+
+
+@pytest.mark.parametrize("use", [
+    lambda v: v.assign(np.ones((300, 200))), lambda v: v.assign_add(np.ones((300, 200))),
+])  # fmt: skip
+def test_large_zeros_are_assigned_like_other_values(use):
+    v = large_zeros()
+    use(v)
+    np.testing.assert_array_equal(v.numpy(), np.ones((300, 200)))
+    assert v.recipe() is None
+
+
+def test_large_zeros_are_copied_and_pickled():
+    v = large_zeros(name="v")
+    for other in (copy.deepcopy(v), pickle.loads(pickle.dumps(v))):
+        other.assign_add(np.ones((300, 200)))
+        assert other.numpy().all() and not v.numpy().any()
+    np.testing.assert_array_equal(large_zeros().recipe()(), np.zeros((300, 200)))
+
+
+def test_large_zeros_have_the_initializers_errors():
+    with pytest.raises(ValueError, match="-300"):
+        Variable("zeros", shape=(-300, 300))
+
+
+@pytest.mark.parametrize("backend", ["static", "eager"])
+def test_steps_begin_with_large_zeros(backend):
+    v, w = large_zeros(), large_zeros()
+
+    def step(x):
+        v.assign_add(x)
+        w.assign(w * 2.0 + v)
+        return ops.sum(w)
+
+    compiled = kerasish.backends.get(backend).compile(step)
+    x = np.ones((300, 200), "float32")
+    assert [float(compiled(x)) for _ in range(3)] == [60_000.0, 240_000.0, 660_000.0]
+    assert v.numpy()[0, 0] == 3.0 and w.numpy()[-1, -1] == 11.0
+    v.assign(np.zeros((300, 200)))
+    assert float(compiled(x)) == 60_000.0 * 23
+
+
+def test_a_step_clears_a_buffer_that_was_written():
+    v = large_zeros()
+
+    def step(x):
+        v.assign_add(x)
+
+    compiled = kerasish.backends.get("static").compile(step)
+    compiled(np.ones((300, 200), "float32"))
+    v._zeros, v._current, v.in_buffer = (v.shape, v.dtype), None, False
+    compiled(np.ones((300, 200), "float32"))
+    assert (v.numpy() == 1.0).all()

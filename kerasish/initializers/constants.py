@@ -57,6 +57,11 @@ class Zeros(Initializer):
         """True of this class; subclasses may do anything."""
         return type(self) is Zeros
 
+    @property
+    def gives_zeros(self) -> bool:
+        """True of this class: a variable needs no memory for what it gives."""
+        return type(self) is Zeros
+
     def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return ops.zeros(shape, dtype)
 

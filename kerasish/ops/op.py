@@ -122,6 +122,8 @@ class Traits:
         keeps_zero: the result is 0 wherever the (first) input is.
         repeats: the result is one number or a few, repeated: cheaper made than read.
         cheap: an element of the result takes no longer to compute than one of an input to read.
+        cheaper_than_memory: an element takes no longer to compute than to write to memory and to
+            read again, where the array is larger than the caches.
         exact_storage: the result depends on the very dtype, not on the number alone.
         epilogues: its native product can add a bias or another value and apply relu itself.
         adds_rows: the result is a table of zeros to which a few rows are added, in turn, at those
@@ -148,6 +150,7 @@ class Traits:
     keeps_zero = False
     repeats = False
     cheap = False
+    cheaper_than_memory = False
     exact_storage = False
     epilogues = False
     adds_rows = False

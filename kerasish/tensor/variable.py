@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
@@ -29,6 +30,8 @@ from kerasish.tensor.tensor import (
     wrap,
 )
 from kerasish.typing import AnyTensor, Array, InitializerLike, Shape, Structure, TensorLike
+
+LARGE = 1 << 14  # numbers
 
 
 class Store(Protocol):
@@ -73,6 +76,7 @@ class Variable(Holder):
     holds_seed = False
     store: Store | None = None
     _initializer: Any = None  # of the present value; see `recipe`
+    _zeros: tuple[tuple[int, ...], str] | None = None  # shape and dtype of zeros without memory
 
     def __init__(
         self,
@@ -105,8 +109,14 @@ class Variable(Holder):
         self.key = Key(self)
         if isinstance(initializer, str):
             initializer = get_by_name(initializer, "keras.initializers", "initializer")
+        self._current: Tensor | None = None
+        self.in_buffer = False
         with using_scope(None), no_gradient(), using_engine(None):
-            self._set(_own(_first_value(initializer, shape, dtype), self.name))
+            self._zeros = _large_zeros(initializer, shape, dtype)
+            if self._zeros is None:
+                self._set(_own(_first_value(initializer, shape, dtype), self.name))
+            else:
+                note_change()
         if getattr(initializer, "repeats", False) and not _devices.accelerated:
             # A copy: what the caller does to the initializer later changes nothing.
             self._initializer = copy(initializer)
@@ -163,8 +173,15 @@ class Variable(Holder):
             return self.store.read()
         leaf = self._current
         if leaf is None:
-            leaf = self._current = self.leaf_of(self.buffer.array.copy())
+            leaf = self._current = self.leaf_of(self._numbers())
         return leaf
+
+    def _numbers(self) -> Array:
+        """Return a new array of the value that the buffer holds, or of zeros without memory."""
+        if self._zeros is None:
+            return self.buffer.array.copy()
+        shape, dtype = self._zeros
+        return np.zeros(shape, dtypes.array_dtype(dtype))
 
     @latest.setter
     def latest(self, leaf: Tensor) -> None:
@@ -173,7 +190,7 @@ class Variable(Holder):
             return
         self._current = leaf
         self.in_buffer = False
-        self._initializer = None
+        self._initializer = self._zeros = None
         note_change()
 
     def keep_in(self, store: Store | None) -> None:
@@ -182,15 +199,16 @@ class Variable(Holder):
         Args:
             store: what is asked for the value from now on.
         """
-        self.store, self._initializer = store, None
+        self.store, self._initializer, self._zeros = store, None, None
         self.buffer, self.in_buffer = None, False
-        self._current = None  # type: ignore[assignment]
+        self._current = None
         note_change()
 
     def use_buffer(self, make: Callable[..., Any]) -> None:
         """Give the variable a buffer, made by `make(variable)`, if it has none.
 
-        A buffer has an `array` and counts in `writes` how often it was written.
+        A buffer has an `array` and counts in `writes` how often it was written. `is_zero` says
+        whether the array holds zeros before it is written.
         """
         if self.buffer is None:
             self.buffer = make(self)
@@ -199,15 +217,19 @@ class Variable(Holder):
 
     def sync_to_buffer(self) -> None:
         """Copy the current value into the buffer, which alone holds it from then on."""
-        np.copyto(self.buffer.array, to_numpy(self.latest))
+        buffer = self.buffer
+        if self._current is not None or self._zeros is None:
+            np.copyto(buffer.array, to_numpy(self.latest))
+        elif buffer.writes or not buffer.is_zero:
+            buffer.array.fill(0)
         self.written_in_buffer()
 
     def written_in_buffer(self) -> None:
         """Note that the buffer holds the latest value."""
-        self._current = None  # type: ignore[assignment]
+        self._current = None
         self.in_buffer = True
         self.buffer.writes += 1
-        self._initializer = None
+        self._initializer = self._zeros = None
         note_change()
 
     @property
@@ -230,6 +252,8 @@ class Variable(Holder):
         leaf = self._current
         if leaf is not None:
             return leaf.shape
+        if self._zeros is not None:
+            return self._zeros[0]
         return self.buffer.array.shape if self.store is None else self.store.shape
 
     @property
@@ -245,6 +269,8 @@ class Variable(Holder):
         leaf = self._current  # reading the value would copy it out of the buffer
         if leaf is not None:
             return leaf.dtype
+        if self._zeros is not None:
+            return self._zeros[1]
         return dtypes.name_of(self.buffer.array.dtype) if self.store is None else self.store.dtype
 
     @property
@@ -400,6 +426,7 @@ def _value_in(scope: Any, variable: Variable) -> Tensor | None:
 
 _OWN_STATE = {  # not copied
     "_current", "buffer", "in_buffer", "key", "store", "_grad", "_initializer",
+    "_zeros",
 }  # fmt: skip
 _TENSOR_METHODS = {
     "size", "device", "item", "tolist", "to", "backward", "detach", "T", "reshape", "astype",
@@ -435,6 +462,21 @@ def _first_value(
     if dtype is None and value.dtype == "float64" and not hasattr(initializer, "dtype"):
         value = convert(value, config.floatx())
     return value
+
+
+def _large_zeros(
+    initializer: Structure, shape: tuple[int, ...] | None, dtype: str | None
+) -> tuple[tuple[int, ...], str] | None:
+    """Return shape and dtype of a first value that is many zeros: they need no memory at first.
+
+    A compiled step gives them a buffer, which is memory of the system that is zero; what reads
+    them before gets an array.
+    """
+    if not getattr(initializer, "gives_zeros", False) or _devices.accelerated:
+        return None
+    if not isinstance(shape, tuple) or any(type(n) is not int or n < 0 for n in shape):
+        return None  # errors are the initializer's
+    return (shape, dtypes.name_of(dtype)) if math.prod(shape) >= LARGE else None
 
 
 def _own(tensor: Tensor, name: str) -> Tensor:

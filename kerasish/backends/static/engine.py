@@ -41,6 +41,7 @@ from kerasish.backends.static.runtime.signatures import (
     signature,
     without_constants,
 )
+from kerasish.backends.static.runtime.syncing import sync_to_buffers
 from kerasish.backends.static.runtime.watching import no_collections, watching_random
 from kerasish.devices import Device
 from kerasish.errors import NumberAskedError, TraceError
@@ -420,7 +421,7 @@ class CompiledCall:
         executable = lanes.enter(run is not None)
         try:
             if lanes.alone:
-                self._sync()
+                sync_to_buffers(self.variables)
             if self._blocks is None:
                 fill(executable.inputs, args)
             try:
@@ -480,16 +481,11 @@ class CompiledCall:
     def _before(self) -> None:
         executable = self._lanes.enter(True)
         try:
-            self._sync()
+            sync_to_buffers(self.variables)
             executable.begin()  # type: ignore[union-attr]
         except BaseException:
             self._lanes.leave()
             raise
-
-    def _sync(self) -> None:
-        for v in self.variables:
-            if not v.in_buffer:
-                v.sync_to_buffer()
 
     def _after(self, whole: bool) -> None:
         if whole:

@@ -4,6 +4,9 @@ A loop writes what later loops read. Where a few cheap ops compute such a value 
 holds anyway, the readers compute it themselves: a 16-bit value in float32, its distance from a
 mean, the mask of a relu. Then the value is neither written nor read, and its memory is free. In
 float32 the bits are the same; a 16-bit value is not rounded in between.
+
+Of values that are larger than the caches, one op or two may take longer, as `exp` and `erf` in the
+gradient of GELU do: memory takes longer still.
 """
 
 from __future__ import annotations
@@ -17,6 +20,8 @@ from kerasish.graph.passes.fuse import LARGEST
 from kerasish.ops import dtypes
 
 MOST_OPS = 8  # that a loop computes again for one value
+MOST_SLOW_OPS = 2  # of these, ops that take longer than reading from a cache
+LARGE = 1 << 22  # bytes of a value that does not stay in the caches until it is read
 
 
 class _Cone(NamedTuple):
@@ -193,6 +198,7 @@ def _cone(body: FusedBody, v: Value, stored: set[Value]) -> _Cone | None:
     makers = {node.out: number for number, node in enumerate(body.graph.nodes)}
     whole = body.dims[v]
     numbers: set[int] = set()
+    slow = 0 if _nbytes(v) < LARGE else MOST_SLOW_OPS  # how many more may be there
     leaves: dict[Value, Dims] = {}
     stack = [makers[v]]
     while stack:
@@ -201,8 +207,12 @@ def _cone(body: FusedBody, v: Value, stored: set[Value]) -> _Cone | None:
             continue
         numbers.add(number)
         node = body.graph.nodes[number]
-        cheap = node.op.cheap and body.dims[node.out] == whole and node.out.shape == v.shape
-        if not cheap or len(numbers) > MOST_OPS:
+        if not node.op.cheap:
+            slow -= 1
+            if slow < 0 or not node.op.cheaper_than_memory:
+                return None
+        in_place = body.dims[node.out] == whole and node.out.shape == v.shape
+        if not in_place or len(numbers) > MOST_OPS:
             return None
         for i, x in enumerate(node.inputs):
             dims = body.reads[number, i]

@@ -117,6 +117,7 @@ _divide_grad = (
     shape=broadcast,
     examples=[(((2, 3), numbers(0.5, 2.0)), {}), (((2, 1), numbers(-2.0, -0.5, 3)), {})],
     symbol="/",
+    cheaper_than_memory=True,
 )
 def divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 / x2, in floating point.
@@ -283,7 +284,11 @@ def square(xp: ArrayModule, x: Array) -> Array:
     return xp.square(x)
 
 
-@elementwise(lambda g, y, x: (negative(multiply(g, square(y))),), examples=between(0.5, 2))
+@elementwise(
+    lambda g, y, x: (negative(multiply(g, square(y))),),
+    examples=between(0.5, 2),
+    cheaper_than_memory=True,
+)
 def reciprocal(xp: ArrayModule, x: Array) -> Array:
     """1 / x.
 

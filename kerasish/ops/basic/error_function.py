@@ -52,7 +52,8 @@ def _erfc_positive(xp: ArrayModule, a: Array) -> Array:
 
 
 @elementwise(
-    lambda g, y, x: (multiply(multiply(g, 2 / math.sqrt(math.pi)), exp(negative(square(x)))),)
+    lambda g, y, x: (multiply(multiply(g, 2 / math.sqrt(math.pi)), exp(negative(square(x)))),),
+    cheaper_than_memory=True,
 )
 def erf(xp: ArrayModule, x: Array) -> Array:
     """2/sqrt(pi) * the integral of exp(-t*t) from 0 to x. Source: Cody, Math. Comp. 1969.

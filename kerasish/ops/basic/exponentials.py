@@ -62,7 +62,10 @@ def power(xp: ArrayModule, x1: Array, x2: Array) -> Array:
 
 
 @elementwise(
-    lambda g, y, x: (divide(multiply(g, 0.5), y),), examples=between(0.5, 2), keeps_zero=True
+    lambda g, y, x: (divide(multiply(g, 0.5), y),),
+    examples=between(0.5, 2),
+    keeps_zero=True,
+    cheaper_than_memory=True,
 )
 def sqrt(xp: ArrayModule, x: Array) -> Array:
     """The square root of x.
@@ -77,7 +80,11 @@ def sqrt(xp: ArrayModule, x: Array) -> Array:
     return xp.sqrt(x)
 
 
-@elementwise(lambda g, y, x: (multiply(multiply(g, -0.5), divide(y, x)),), examples=between(0.5, 2))
+@elementwise(
+    lambda g, y, x: (multiply(multiply(g, -0.5), divide(y, x)),),
+    examples=between(0.5, 2),
+    cheaper_than_memory=True,
+)
 def rsqrt(xp: ArrayModule, x: Array) -> Array:
     """1 / sqrt(x).
 
@@ -91,7 +98,10 @@ def rsqrt(xp: ArrayModule, x: Array) -> Array:
     return xp.reciprocal(xp.sqrt(x))
 
 
-@elementwise(lambda g, y, x: (multiply(g, y),))
+@elementwise(
+    lambda g, y, x: (multiply(g, y),),
+    cheaper_than_memory=True,
+)
 def exp(xp: ArrayModule, x: Array) -> Array:
     """e ** x.
 
@@ -105,7 +115,10 @@ def exp(xp: ArrayModule, x: Array) -> Array:
     return xp.exp(x)
 
 
-@elementwise(lambda g, y, x: (multiply(g, add(y, 1)),))
+@elementwise(
+    lambda g, y, x: (multiply(g, add(y, 1)),),
+    cheaper_than_memory=True,
+)
 def expm1(xp: ArrayModule, x: Array) -> Array:
     """exp(x) - 1, exact near 0.
 
@@ -119,7 +132,11 @@ def expm1(xp: ArrayModule, x: Array) -> Array:
     return xp.expm1(x)
 
 
-@elementwise(lambda g, y, x: (divide(g, x),), examples=between(0.5, 2))
+@elementwise(
+    lambda g, y, x: (divide(g, x),),
+    examples=between(0.5, 2),
+    cheaper_than_memory=True,
+)
 def log(xp: ArrayModule, x: Array) -> Array:
     """The natural logarithm of x.
 
@@ -133,7 +150,11 @@ def log(xp: ArrayModule, x: Array) -> Array:
     return xp.log(x)
 
 
-@elementwise(lambda g, y, x: (divide(g, add(x, 1)),), examples=between(-0.5, 2))
+@elementwise(
+    lambda g, y, x: (divide(g, add(x, 1)),),
+    examples=between(-0.5, 2),
+    cheaper_than_memory=True,
+)
 def log1p(xp: ArrayModule, x: Array) -> Array:
     """log(1 + x), exact near 0.
 

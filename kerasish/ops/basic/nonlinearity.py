@@ -17,7 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["relu", "sigmoid", "softplus"]
 
 
-@elementwise(lambda g, y, x: (multiply(g, multiply(y, subtract(1, y))),))
+@elementwise(
+    lambda g, y, x: (multiply(g, multiply(y, subtract(1, y))),),
+    cheaper_than_memory=True,
+)
 def sigmoid(xp: ArrayModule, x: Array) -> Array:
     """1 / (1 + exp(-x)), in [0, 1].
 

@@ -170,7 +170,10 @@ def cosh(xp: ArrayModule, x: Array) -> Array:
     return xp.cosh(x)
 
 
-@elementwise(lambda g, y, x: (multiply(g, subtract(1, square(y))),))
+@elementwise(
+    lambda g, y, x: (multiply(g, subtract(1, square(y))),),
+    cheaper_than_memory=True,
+)
 def tanh(xp: ArrayModule, x: Array) -> Array:
     """The hyperbolic tangent of x, in [-1, 1].
 

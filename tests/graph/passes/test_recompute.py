@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 
 from kerasish import backends, ops
+from kerasish.autodiff import vjp
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import check_order, verify
-from kerasish.graph.passes import fuse_epilogues, fuse_loops, optimize
+from kerasish.graph.passes import fuse_epilogues, fuse_loops, optimize, recompute
 from kerasish.graph.passes.recompute import recompute_cheap
 from kerasish.graph.trace import trace
 from kerasish.ops.networks.normalization import standardize_batch
@@ -109,6 +110,35 @@ def test_other_values_are_written(name):
     before = fused(LEFT[name])
     assert written(before) >= 1
     assert recompute_cheap(before) is before
+
+
+@pytest.mark.parametrize(("name", "fewer"), [("an expensive op", 1), ("two operands", 0)])
+def test_large_values_may_take_longer(monkeypatch, name, fewer):
+    """Two slow ops at most: the second function has `exp` and `tanh`, and reads another operand."""
+    before = fused(LEFT[name])
+    monkeypatch.setattr(recompute, "LARGE", 4 * SIZE + 1)
+    assert recompute_cheap(before) is before
+    monkeypatch.setattr(recompute, "LARGE", 4 * SIZE)
+    after = check_order(verify(recompute_cheap(before)))
+    assert written(before) - written(after) == fewer
+    for want, got in zip(interpret(before, ARGUMENTS), interpret(after, ARGUMENTS), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_the_gradient_of_gelu_keeps_its_argument_alone(monkeypatch):
+    monkeypatch.setattr(recompute, "LARGE", 0)
+
+    def step(x, g):
+        y = ops.gelu(x, approximate=False)
+        later = ops.matmul(y, ops.ones((6, 6)))
+        after = ops.matmul(g * ops.sum(later), ops.ones((6, 6)))
+        return later, vjp(lambda x: ops.gelu(x, approximate=False), (x,), [after])[0]
+
+    before = fused(step)
+    after = check_order(verify(recompute_cheap(before)))
+    assert written(before) - written(after) >= 2
+    for want, got in zip(interpret(before, ARGUMENTS), interpret(after, ARGUMENTS), strict=True):
+        np.testing.assert_array_equal(got, want)
 
 
 def test_batch_normalization_writes_its_result_alone():

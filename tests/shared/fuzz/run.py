@@ -22,6 +22,7 @@ from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.lowering import (
     branches,
     concurrent,
+    in_place,
     library,
     program_threads,
     recurrent,
@@ -29,7 +30,8 @@ from kerasish.backends.static.lowering import (
 )
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.backends.static.runtime import blocks as row_blocks
-from kerasish.graph.passes import recurrences, thin_products
+from kerasish.graph.passes import recompute, recurrences, thin_products
+from kerasish.tensor import variable
 
 from .draft import NAMESPACE
 from .programs import Program, targets
@@ -74,7 +76,8 @@ def using(engine: Engine) -> Iterator[None]:
     """Let programs run on an engine in this block."""
     before = config.backend(), config.optimize(), config.dtype_policy()
     limited = (
-        cost, concurrent, branches, program_threads, library, row_blocks, recurrent, shared_products
+        cost, concurrent, branches, program_threads, library, row_blocks, recurrent,
+        shared_products, in_place, recompute, variable,
     )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
@@ -98,6 +101,7 @@ def using(engine: Engine) -> Iterator[None]:
         if engine.threads > 1 or not engine.onednn:
             recurrences.BLOCK = 2  # sequences are short
             thin_products.SMALLEST, thin_products.WORTH = 1, 0.0
+            in_place.LARGE, recompute.LARGE, variable.LARGE = 0, 0, 0
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:

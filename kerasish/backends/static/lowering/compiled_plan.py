@@ -20,6 +20,7 @@ from kerasish.backends.static.lowering.branches import grouped
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
 from kerasish.backends.static.lowering.few_rows import few_rows
+from kerasish.backends.static.lowering.in_place import written_in_place
 from kerasish.backends.static.lowering.library import LibraryUnit, MatmulUnit
 from kerasish.backends.static.lowering.packed_units import packed_unit
 from kerasish.backends.static.lowering.program_threads import ONE_THREAD, Threads
@@ -102,6 +103,9 @@ class CompiledPlan:
         self.copies: list[tuple[Value, Value]] = []
         self._place_updates()
         self._check_order()
+        if not self.conditions:
+            needed = self._kept_values()
+            self.units = written_in_place(self.units, self.aliases, needed, self._buffer_of)
         self._keep_weights()
         compile_many([k for u in self.units if u.native for k in u.kernels()])
         self.groups: list[Group] = []
@@ -251,6 +255,11 @@ class CompiledPlan:
                 saved = Value(root.shape, root.dtype)
                 self.units.insert(0, CopyUnit(root, saved))
                 self.copies[i] = (saved, old)
+
+    def _kept_values(self) -> set[Value]:
+        """Return the values that lie outside of the arena, or are read after the last unit."""
+        roots = map(self.root, (*self.graph.inputs, *self.graph.outputs))
+        return {*roots, *self._buffer_of, *self.constants, *(root for root, _ in self.copies)}
 
     def _is_fixed(self, key: Any) -> bool:
         return key in self._buffer_of or key in self.constants

@@ -360,13 +360,14 @@ class LoopUnit(Unit):
         if written.shape != read.shape or written.dtype != read.dtype:
             return False
         index = len(self._order) + list(self.body.graph.outputs).index(written)
-        if _reduces(self.body):
+        # Rows are written in the last pass over them; but what is picked is read later.
+        if _reduces(self.body) and plan_loops(self.kernel).picks:
             return False
         if math.prod(self.axes.outer) * self.axes.columns != written.size:
             return False
         own = (self._steps[index], self._column_steps[index])
         places = [i for i, o in enumerate(self._order) if o.value is read]
-        return all((self._steps[i], self._column_steps[i]) == own for i in places)
+        return bool(places) and all((self._steps[i], self._column_steps[i]) == own for i in places)
 
     def share(self, written: Value, read: Value) -> None:
         """Let `written` lie where `read` does."""

@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
-
 from kerasish.backends.static.lowering.units import Place, Unit, aligned_array, place_of
+from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
-from kerasish.tensor import Variable, to_numpy
+from kerasish.tensor import Variable
 from kerasish.typing import Array
 
 
@@ -30,12 +29,11 @@ class InputBuffer:
 class VariableBuffer:
     """The memory of a variable that compiled steps use: its address never changes."""
 
-    __slots__ = ("array", "writes")
+    __slots__ = ("array", "is_zero", "writes")
 
     def __init__(self, variable: Variable) -> None:
-        value = np.asarray(to_numpy(variable.latest))
-        self.array = aligned_array(value.shape, dtypes.name_of(value.dtype))
-        self.writes = 0
+        self.array = aligned_array(variable.shape, variable.stored_dtype)
+        self.is_zero, self.writes = not guard_pages.mode(), 0
 
 
 class KeptWeights:

@@ -1,0 +1,103 @@
+"""Loops that write a large result in the memory of what they read for the last time.
+
+Less memory is needed while the loop runs, and fewer cache lines are loaded. Where a unit after the
+loop reads the same memory, it runs before the loop if it can.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, MutableMapping, Sequence
+
+from kerasish.backends.static.lowering.loops import LoopUnit
+from kerasish.backends.static.lowering.units import Unit, nbytes_of
+from kerasish.graph.ir import Value
+
+LARGE = 1 << 20  # bytes of a result; kernels that write smaller ones are shared by more programs
+
+
+def written_in_place(
+    units: Sequence[Unit], aliases: MutableMapping[Value, Value], needed: Collection[Value],
+    buffers: Collection[Value],
+) -> list[Unit]:  # fmt: skip
+    """Return the units in the order in which they run.
+
+    Args:
+        units: in the order in which they can run.
+        aliases: value -> the value whose memory it shares; new ones are added.
+        needed: the values whose memory lies elsewhere, or is read after the last unit.
+        buffers: the values that lie in the memory of variables. Units that write them stay where
+            they are: others read what the variables held before.
+    """
+    return _Walk(units, aliases, set(needed), set(buffers)).run()
+
+
+class _Walk:
+    def __init__(
+        self, units: Sequence[Unit], aliases: MutableMapping[Value, Value], needed: set[Value],
+        buffers: set[Value],
+    ) -> None:  # fmt: skip
+        self.units, self.aliases = list(units), aliases
+        self.needed, self.buffers = needed, buffers
+
+    def run(self) -> list[Unit]:
+        """Return the units."""
+        self._note_places()
+        for unit in list(self.units):
+            if type(unit) is LoopUnit:
+                for written in unit.writes:
+                    if nbytes_of(written) >= LARGE:
+                        self._replace(unit, written)
+        return self.units
+
+    def _note_places(self) -> None:
+        self.place = {unit: i for i, unit in enumerate(self.units)}
+        self.users: dict[Value, list[Unit]] = {}
+        self.makers: dict[Value, Unit] = {}
+        for unit in self.units:
+            for v in unit.writes:
+                self.makers[self._root(v)] = unit
+            for v in dict.fromkeys(map(self._root, (*unit.reads, *unit.writes))):
+                self.users.setdefault(v, []).append(unit)
+
+    def _root(self, v: Value) -> Value:
+        while v in self.aliases:
+            v = self.aliases[v]
+        return v
+
+    def _replace(self, unit: LoopUnit, written: Value) -> None:
+        """Let a result lie where something lies that nothing reads after the unit, if there is."""
+        if written in self.needed or written in self.aliases:
+            return
+        for read in dict.fromkeys(unit.reads):
+            root = self._root(read)
+            alone = [v for v in unit.reads if self._root(v) is root] == [read]
+            if root in self.needed or not alone or nbytes_of(root) != nbytes_of(written):
+                continue
+            if not unit.may_share(written, read) or not self._is_last(unit, root):
+                continue
+            unit.share(written, read)
+            self.aliases[written] = root
+            self._note_places()
+            return
+
+    def _is_last(self, unit: Unit, root: Value) -> bool:
+        """Return whether no unit after this one uses a value; others are moved before it."""
+        place = self.place[unit]
+        later = [other for other in self.users[root] if self.place[other] > place]
+        if not all(self._can_move(other, root, place) for other in later):
+            return False
+        for other in later:
+            self.units.remove(other)
+            self.units.insert(self.units.index(unit), other)
+        return True
+
+    def _can_move(self, unit: Unit, root: Value, place: int) -> bool:
+        """Return whether a unit that reads a value can run before the unit at `place`."""
+        written = [self._root(v) for v in unit.writes]
+        if not unit.movable or root in written or not self.buffers.isdisjoint(written):
+            return False
+        # What it writes must be its own: other units may still use the memory until then.
+        if any(v not in unit.writes for v in written) or unit.workspace_key is not None:
+            return False
+        makers = [self.makers.get(self._root(v)) for v in unit.reads]
+        return all(maker is None or self.place[maker] < place for maker in makers)
