@@ -1,8 +1,10 @@
 """The code of helpers, and of callers that offer shares to them; see `team`.
 
 The state (64-bit words, on cache lines of their own) holds a ticket: the number of the offer, and
-the next share. Who raises it from a value that it has read owns that share. What is offered changes
-only while the ticket is closed.
+how many shares callers and helpers have taken. Who raises it from a value that it has read owns a
+share. The caller takes shares from the first on, helpers from the last on: in the next run each
+thread reads the same weights again, which its processor's own cache may still hold. What is offered
+changes only while the ticket is closed.
 """
 
 from __future__ import annotations
@@ -16,8 +18,9 @@ TICKET, COUNT, FUNCTION, ARGUMENT = 0, 8, 9, 10
 DONE, ASLEEP, OWNER, HELPERS, STOP, SYSCALL, UNTIL, PENALTY = 16, 24, 32, 40, 41, 42, 43, 44
 CLOCKS, MOST_CLOCKS = 48, 8  # the CPU clocks of the first helpers
 WORDS = CLOCKS + MOST_CLOCKS
-SHARES = 16  # bits of a ticket that count shares
-CLOSED = (1 << SHARES) - 1
+TAKEN = 16  # bits of a ticket that count the caller's shares, and as many for those of helpers
+SHARES = 2 * TAKEN
+CLOSED = (1 << TAKEN) - 1
 # A helper looks for work as long, about 600 microseconds, before it sleeps: parts of a training
 # step that one thread runs are shorter, and waking a helper takes as long as a small part.
 CYCLES = 1_500_000
@@ -32,6 +35,12 @@ GET_TIME, MONOTONIC, CPU_CLOCK = 228, 1, 6  # `clock_gettime`; bits of a thread'
 
 
 CLOCK = ("declare i64 @llvm.readcyclecounter()",)
+# Of the ticket %t: the shares of the caller, those of helpers, and whether any of %n is left.
+_LEFT = f"""  %front = and i64 %t, {CLOSED}
+  %back.high = lshr i64 %t, {TAKEN}
+  %back = and i64 %back.high, {CLOSED}
+  %taken = add i64 %front, %back
+  %left = icmp slt i64 %taken, %n"""
 
 
 def _at(name: str, word: int) -> str:
@@ -136,8 +145,7 @@ wake:
   br label %take
 take:
   %t = load atomic i64, ptr %ticket.at monotonic, align 8
-  %share = and i64 %t, {CLOSED}
-  %left = icmp slt i64 %share, %n
+{_LEFT}
   br i1 %left, label %try, label %begin.wait
 try:
   %t.next = add i64 %t, 1
@@ -145,7 +153,7 @@ try:
   %mine = extractvalue {{ i64, i1 }} %t.pair, 1
   br i1 %mine, label %work, label %take
 work:
-  call void %function(ptr %arg, i64 %share, i64 %n)
+  call void %function(ptr %arg, i64 %front, i64 %n)
   %unused = atomicrmw add ptr %done.at, i64 1 acq_rel
   br label %take
 begin.wait:
@@ -235,17 +243,18 @@ head:
   %looks = phi i64 [ 1, %rested ], [ %looks.next, %on ], [ %looks, %try ], [ 1, %work ]
   %t = load atomic i64, ptr %ticket.at acquire, align 8
   %n = load atomic i64, ptr %count.at monotonic, align 8
-  %share = and i64 %t, {CLOSED}
-  %left = icmp slt i64 %share, %n
+{_LEFT}
   br i1 %left, label %try, label %look
 try:
   %function = load atomic ptr, ptr %function.at monotonic, align 8
   %arg = load atomic ptr, ptr %arg.at monotonic, align 8
-  %t.next = add i64 %t, 1
+  %t.next = add i64 %t, {1 << TAKEN}
   %t.pair = cmpxchg ptr %ticket.at, i64 %t, i64 %t.next acq_rel monotonic
   %mine = extractvalue {{ i64, i1 }} %t.pair, 1
   br i1 %mine, label %work, label %head
 work:
+  %last = sub i64 %n, 1
+  %share = sub i64 %last, %back
   call void %function(ptr %arg, i64 %share, i64 %n)
   %unused = atomicrmw add ptr %done.at, i64 1 acq_rel
   %now.done = call i64 @llvm.readcyclecounter()
