@@ -29,12 +29,14 @@ LONG_WAIT = 250_000  # cycles of a wait after which a caller asks whether its he
 # after the first one, then twice as many each time, fewer after offers without such a wait, by
 # 1 / 8 of the time they took. Two callers that have met keep theirs for the first number.
 FIRST_PENALTY, MOST_PENALTY, FORGIVEN = 1 << 22, 1 << 28, 3
-LOOKS, WAITS = 64, 1 << 14  # between two offers of the processor to others: some microseconds
+LOOKS, WAITS = 64, 1 << 9  # between two offers of the processor to others: some microseconds
 FUTEX, YIELD, WAIT, WAKE = 202, 24, 128, 129  # Linux on x86-64; "private" futexes
 GET_TIME, MONOTONIC, CPU_CLOCK = 228, 1, 6  # `clock_gettime`; bits of a thread's CPU clock
 
 
-CLOCK = ("declare i64 @llvm.readcyclecounter()",)
+CLOCK = ("declare i64 @llvm.readcyclecounter()", "declare void @llvm.x86.sse2.pause()")
+# Who looks again and again leaves the core to the other thread of it, where a core runs two.
+_PAUSE = "  call void @llvm.x86.sse2.pause()"
 # Of the ticket %t: the shares of the caller, those of helpers, and whether any of %n is left.
 _LEFT = f"""  %front = and i64 %t, {CLOSED}
   %back.high = lshr i64 %t, {TAKEN}
@@ -166,6 +168,7 @@ wait:
   %all = icmp eq i64 %done, %n
   br i1 %all, label %ready, label %polite
 polite:
+{_PAUSE}
   %looks.next = add i64 %looks, 1
   %some = and i64 %looks, {WAITS - 1}
   %yields = icmp eq i64 %some, 0
@@ -265,6 +268,7 @@ look:
   %long = icmp sgt i64 %waited, {CYCLES}
   br i1 %long, label %rest, label %polite
 polite:
+{_PAUSE}
   %looks.next = add i64 %looks, 1
   %some = and i64 %looks, {LOOKS - 1}
   %yields = icmp eq i64 %some, 0
