@@ -40,7 +40,7 @@ from kerasish.ops import dtypes
 MOST_WEIGHTS = 1 << 19  # bytes: more are not read again from the second-level cache
 # Bytes that products of MANY_ROWS may have, and the rows with which reading takes a small share.
 MOST_OF_MANY_ROWS, MANY_ROWS = 1 << 22, 32
-HELPED_FLOPS = 250_000  # per thread, from which a helper pays: about 3 microseconds
+HELPED_FLOPS = 160_000  # per thread, from which a helper pays: about 2 microseconds
 MOST_CONVOLUTIONS = 12  # kinds of them per program: each takes a tenth of a second to compile
 
 
