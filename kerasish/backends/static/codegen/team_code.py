@@ -9,9 +9,10 @@ changes only while the ticket is closed.
 
 from __future__ import annotations
 
-from kerasish.backends.static.codegen.driver_code import lists_at_once
+from kerasish.backends.static.codegen.driver_code import WALK, lists_at_once
 from kerasish.backends.static.codegen.kernels import Text
 from kerasish.backends.static.codegen.vector_math import TABLE_OPENMP
+from kerasish.backends.static.machine.assembly import words_of
 
 # Words of the state.
 TICKET, COUNT, FUNCTION, ARGUMENT = 0, 8, 9, 10
@@ -52,8 +53,9 @@ def _at(name: str, word: int) -> str:
 # i64 SYMBOL.time(syscall, clock): nanoseconds.
 # i64 SYMBOL.idle(state, syscall): nanoseconds, less twice the CPU time of all helpers. Where it
 # grows, helpers have had less than half of a processor.
-# void SYMBOL.offer(state, function, argument, shares): function(argument, share, shares) for all.
-OFFER = f"""define internal i64 @SYMBOL.time(ptr %syscall, i64 %clock) #0 {{
+# void SYMBOL.wait(state, word, wanted, start): waits until the word is what is wanted. `start` is the
+# time at which the work began that it belongs to.
+_WAIT = f"""define internal i64 @SYMBOL.time(ptr %syscall, i64 %clock) #0 {{
 entry:
   %at = alloca [2 x i64], align 16
   %unused = call i64 (i64, ...) %syscall(i64 {GET_TIME}, i64 %clock, ptr %at)
@@ -87,6 +89,76 @@ body:
 exit:
   ret i64 %sum
 }}
+define internal void @SYMBOL.wait(ptr %state, ptr %word, i64 %wanted, i64 %start) #0 {{
+entry:
+{_at("helpers.at", HELPERS)}
+{_at("syscall.at", SYSCALL)}
+{_at("until.at", UNTIL)}
+{_at("penalty.at", PENALTY)}
+  %syscall = load ptr, ptr %syscall.at, align 8
+  %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
+  %began = call i64 @llvm.readcyclecounter()
+  br label %wait
+wait:
+  %looks = phi i64 [ 1, %entry ], [ %looks.next, %on ]
+  %idle = phi i64 [ 0, %entry ], [ %idle.now, %on ]
+  %done = load atomic i64, ptr %word acquire, align 8
+  %all = icmp eq i64 %done, %wanted
+  br i1 %all, label %ready, label %polite
+polite:
+{_PAUSE}
+  %looks.next = add i64 %looks, 1
+  %some = and i64 %looks, {WAITS - 1}
+  %yields = icmp eq i64 %some, 0
+  br i1 %yields, label %yield, label %on
+yield:
+  %first.time = icmp eq i64 %looks, {WAITS}
+  br i1 %first.time, label %note, label %give
+note:
+  %idle.first = call i64 @SYMBOL.idle(ptr %state, ptr %syscall, i64 %helpers)
+  br label %give
+give:
+  %idle.noted = phi i64 [ %idle, %yield ], [ %idle.first, %note ]
+  %yielded = call i64 (i64, ...) %syscall(i64 {YIELD})
+  br label %on
+on:
+  %idle.now = phi i64 [ %idle, %polite ], [ %idle.noted, %give ]
+  br label %wait
+ready:
+  %ended = call i64 @llvm.readcyclecounter()
+  %waited = sub i64 %ended, %began
+  %penalty = load atomic i64, ptr %penalty.at monotonic, align 8
+  %long = icmp sgt i64 %waited, {LONG_WAIT}
+  %noted = icmp sgt i64 %looks, {WAITS}
+  %asks = and i1 %long, %noted
+  br i1 %asks, label %judge, label %forgive
+judge:
+  %idle.last = call i64 @SYMBOL.idle(ptr %state, ptr %syscall, i64 %helpers)
+  %late = icmp sgt i64 %idle.last, %idle
+  br i1 %late, label %avoid, label %forgive
+avoid:
+  %twice = shl i64 %penalty, 1
+  %short = icmp slt i64 %twice, {FIRST_PENALTY}
+  %at.least = select i1 %short, i64 {FIRST_PENALTY}, i64 %twice
+  %huge = icmp sgt i64 %at.least, {MOST_PENALTY}
+  %longer = select i1 %huge, i64 {MOST_PENALTY}, i64 %at.least
+  store atomic i64 %longer, ptr %penalty.at monotonic, align 8
+  %end = add i64 %ended, %penalty
+  store atomic i64 %end, ptr %until.at monotonic, align 8
+  ret void
+forgive:
+  %took = sub i64 %ended, %start
+  %part = ashr i64 %took, {FORGIVEN}
+  %rest = sub i64 %penalty, %part
+  %some.left = icmp sgt i64 %rest, 0
+  %fewer = select i1 %some.left, i64 %rest, i64 0
+  store atomic i64 %fewer, ptr %penalty.at monotonic, align 8
+  ret void
+}}"""
+# void SYMBOL.offer(state, function, argument, shares): function(argument, share, shares) for all.
+OFFER = (
+    _WAIT
+    + f"""
 define internal void @SYMBOL.offer(ptr %state, ptr %function, ptr %arg, i64 %n) #0 {{
 entry:
 {_at("ticket.at", TICKET)}
@@ -99,7 +171,6 @@ entry:
 {_at("helpers.at", HELPERS)}
 {_at("syscall.at", SYSCALL)}
 {_at("until.at", UNTIL)}
-{_at("penalty.at", PENALTY)}
   %syscall = load ptr, ptr %syscall.at, align 8
   %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
   %helped = icmp sgt i64 %helpers, 0
@@ -159,64 +230,7 @@ work:
   %unused = atomicrmw add ptr %done.at, i64 1 acq_rel
   br label %take
 begin.wait:
-  %began = call i64 @llvm.readcyclecounter()
-  br label %wait
-wait:
-  %looks = phi i64 [ 1, %begin.wait ], [ %looks.next, %on ]
-  %idle = phi i64 [ 0, %begin.wait ], [ %idle.now, %on ]
-  %done = load atomic i64, ptr %done.at acquire, align 8
-  %all = icmp eq i64 %done, %n
-  br i1 %all, label %ready, label %polite
-polite:
-{_PAUSE}
-  %looks.next = add i64 %looks, 1
-  %some = and i64 %looks, {WAITS - 1}
-  %yields = icmp eq i64 %some, 0
-  br i1 %yields, label %yield, label %on
-yield:
-  %first.time = icmp eq i64 %looks, {WAITS}
-  br i1 %first.time, label %note, label %give
-note:
-  %idle.first = call i64 @SYMBOL.idle(ptr %state, ptr %syscall, i64 %helpers)
-  br label %give
-give:
-  %idle.noted = phi i64 [ %idle, %yield ], [ %idle.first, %note ]
-  %yielded = call i64 (i64, ...) %syscall(i64 {YIELD})
-  br label %on
-on:
-  %idle.now = phi i64 [ %idle, %polite ], [ %idle.noted, %give ]
-  br label %wait
-ready:
-  %ended = call i64 @llvm.readcyclecounter()
-  %waited = sub i64 %ended, %began
-  %penalty = load atomic i64, ptr %penalty.at monotonic, align 8
-  %long = icmp sgt i64 %waited, {LONG_WAIT}
-  %noted = icmp sgt i64 %looks, {WAITS}
-  %asks = and i1 %long, %noted
-  br i1 %asks, label %judge, label %forgive
-judge:
-  %idle.last = call i64 @SYMBOL.idle(ptr %state, ptr %syscall, i64 %helpers)
-  %late = icmp sgt i64 %idle.last, %idle
-  br i1 %late, label %avoid, label %forgive
-avoid:
-  %twice = shl i64 %penalty, 1
-  %short = icmp slt i64 %twice, {FIRST_PENALTY}
-  %at.least = select i1 %short, i64 {FIRST_PENALTY}, i64 %twice
-  %huge = icmp sgt i64 %at.least, {MOST_PENALTY}
-  %longer = select i1 %huge, i64 {MOST_PENALTY}, i64 %at.least
-  store atomic i64 %longer, ptr %penalty.at monotonic, align 8
-  %end = add i64 %ended, %penalty
-  store atomic i64 %end, ptr %until.at monotonic, align 8
-  br label %close
-forgive:
-  %took = sub i64 %ended, %start
-  %part = ashr i64 %took, {FORGIVEN}
-  %rest = sub i64 %penalty, %part
-  %some.left = icmp sgt i64 %rest, 0
-  %fewer = select i1 %some.left, i64 %rest, i64 0
-  store atomic i64 %fewer, ptr %penalty.at monotonic, align 8
-  br label %close
-close:
+  call void @SYMBOL.wait(ptr %state, ptr %done.at, i64 %n, i64 %start)
   %closed = or i64 %first, {CLOSED}
   store atomic i64 %closed, ptr %ticket.at release, align 8
   store atomic i64 0, ptr %owner.at release, align 8
@@ -224,6 +238,7 @@ close:
 exit:
   ret void
 }}"""
+)
 
 # i32 SYMBOL(state): takes shares until the word `stop` is set.
 HELP = Text(
@@ -326,6 +341,39 @@ one:
 many:
   call void @SYMBOL.offer(ptr %state, ptr %function, ptr %arg, i64 %n)
   ret void
+}}""",
+    CLOCK,
+)
+
+# Words: 0 the state, 1 the address of a word, 2 records, 3 their number, 4 whether it waits. Who
+# comes first runs the records: the word is 0 before, then TAKEN_UP, at last FINISHED. Who comes
+# later waits for that, or does nothing.
+TAKEN_UP, FINISHED = 1, 2
+ONCE = Text(
+    WALK
+    + "\n"
+    + _WAIT
+    + f"""
+define i32 @SYMBOL(ptr %args) #0 {{
+entry:
+{words_of("args", "ptr state", "ptr word", "ptr records", "i64 count", "i64 waits")}
+  %failed = alloca i64, align 8
+  %pair = cmpxchg ptr %word, i64 0, i64 {TAKEN_UP} acq_rel acquire
+  %mine = extractvalue {{ i64, i1 }} %pair, 1
+  br i1 %mine, label %work, label %taken
+work:
+  %status = call i32 @SYMBOL.walk(ptr %records, i64 %count, ptr %failed)
+  store atomic i64 {FINISHED}, ptr %word release, align 8
+  ret i32 %status
+taken:
+  %stays = icmp ne i64 %waits, 0
+  br i1 %stays, label %stay, label %exit
+stay:
+  %start = call i64 @llvm.readcyclecounter()
+  call void @SYMBOL.wait(ptr %state, ptr %word, i64 {FINISHED}, i64 %start)
+  br label %exit
+exit:
+  ret i32 0
 }}""",
     CLOCK,
 )
