@@ -84,9 +84,7 @@ class Direct:
         return math.prod(self.kernel) * self.channels
 
 
-def product(
-    epilogue: Kernel, m: int, k: int, n: int, row: int, skips: bool = False
-) -> Direct:
+def product(epilogue: Kernel, m: int, k: int, n: int, row: int, skips: bool = False) -> Direct:
     """Return the product of (m, k), rows `row` numbers apart, by packed (k, n).
 
     Args:
@@ -126,7 +124,15 @@ def pack(direct: Direct, *, table: int, n: int, x: int, weights: int,
         raise ValueError(f"pack: the epilogue has {expected} operands, got {len(operands)}")
     if direct.skips and not note:
         raise ValueError("pack: the structure needs a note of the weights, got none")
-    words = [table, note if direct.skips else 0, n, x, weights, direct.result[0], *itertools.chain(*operands)]
+    words = [
+        table,
+        note if direct.skips else 0,
+        n,
+        x,
+        weights,
+        direct.result[0],
+        *itertools.chain(*operands),
+    ]
     return np.array(words, dtype=np.int64)
 
 

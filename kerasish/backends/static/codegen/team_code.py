@@ -53,8 +53,8 @@ def _at(name: str, word: int) -> str:
 # i64 SYMBOL.time(syscall, clock): nanoseconds.
 # i64 SYMBOL.idle(state, syscall): nanoseconds, less twice the CPU time of all helpers. Where it
 # grows, helpers have had less than half of a processor.
-# void SYMBOL.wait(state, word, wanted, start): waits until the word is what is wanted. `start` is the
-# time at which the work began that it belongs to.
+# void SYMBOL.wait(state, word, wanted, start): waits until the word is what is wanted, and judges
+# how long that took. `start` is the time at which the work began.
 _WAIT = f"""define internal i64 @SYMBOL.time(ptr %syscall, i64 %clock) #0 {{
 entry:
   %at = alloca [2 x i64], align 16

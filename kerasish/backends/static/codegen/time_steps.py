@@ -8,8 +8,9 @@ A tile of a product is some rows times a few vectors, in registers. Forward, the
 step come first, then the cells, row by row. Backward, the gradients of the gates come first; their
 product with the turned kernel gives the gradient by the state before.
 
-Argument block (int64 words): 0 table, 1 threads (0: one, and the scratch memory has the packed
-kernel of an earlier call), 2 steps, 3 rows, 4 units, 5 scratch memory (`scratch_size` bytes), then the addresses of arrays in C order (`FORWARD`, `BACKWARD`).
+Argument block (int64 words): 0 table, 1 threads (0: one, and the scratch memory holds the packed
+kernel of an earlier call), 2 steps, 3 rows, 4 units, 5 scratch memory (`scratch_size` bytes), then
+the addresses of arrays in C order (`FORWARD`, `BACKWARD`).
 """
 
 from __future__ import annotations
@@ -167,9 +168,7 @@ class _Steps:
         start = w.load_word(args, 5)
         start = w.bits_and(w.add(start, word(63)), word(-64))
         self.packed = w.let(f"inttoptr {start.typed} to ptr", "ptr")
-        self.at = {
-            name: w.load_word(args, FIRST + i, "ptr") for i, name in enumerate(kernel.names)
-        }
+        self.at = {name: w.load_word(args, FIRST + i, "ptr") for i, name in enumerate(kernel.names)}
         self.width = w.mul(self.units, word(GATES))
         self.vectors = w.two("sdiv", w.add(self.units, word(self.lanes - 1)), word(self.lanes))
         self.padded = w.mul(self.vectors, word(self.lanes))

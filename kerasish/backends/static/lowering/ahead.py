@@ -37,7 +37,7 @@ class AheadUnit(Unit):
         super().__init__(
             f"{product.name} ahead of {lstm.name}", list(reads), [*product.writes, *lstm.writes]
         )
-        self.product, self.lstm = product, lstm
+        self.product, self.lstm, self.helpers = product, lstm, product.helpers
         self.kept_value, self.kept_bytes = product.kept_value, product.kept_bytes
         self.flops, self.scratch = product.flops + lstm.flops, lstm.scratch
         self.threads = 1
@@ -66,7 +66,7 @@ class AheadUnit(Unit):
             ([part], [self.lstm.some_steps(first, last)])
             for part, first, last in zip(parts, self.cuts, self.cuts[1:])
         ]
-        steps = ahead_records(pairs, self.product.helpers, self.name)
+        steps = ahead_records(pairs, self.helpers, self.name)
         return [packing, *before, *steps, *after]
 
 
