@@ -189,10 +189,10 @@ def test_equal_to_the_static_engine(name: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("weights", ["inside", "beside"])
 def test_zeros_by_weights_that_are_not_finite(bad: float, weights: str, tmp_path: Path) -> None:
     x = kerasish.Input((500,))
-    model = kerasish.Model(x, layers.Dense(150)(layers.ReLU()(x)))
+    model = kerasish.Model(x, layers.Dense(256)(layers.ReLU()(x)))
     kernel = model.layers[-1].kernel
     changed = kernel.numpy().copy()
-    changed[417, 140] = bad
+    changed[317, 140] = bad
     kernel.assign(changed)
     library = exported(model, tmp_path, weights=weights)
     given = []
@@ -202,8 +202,8 @@ def test_zeros_by_weights_that_are_not_finite(bad: float, weights: str, tmp_path
         owner[at : len(owner) - 64 + at] = np.fromfile(tmp_path / "m.weights", np.uint8)
         given = [owner[at:].ctypes.data]
     rows = np.random.default_rng(0).normal(size=(5, 500)).astype("float32")
-    rows[:, 417] = -1.0
-    found = library.predict(rows, 150, *given)
+    rows[:, 317] = -1.0
+    found = library.predict(rows, 256, *given)
     expected = model.predict(rows, verbose=0)
     np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
     assert np.isnan(found).sum() == (0 if np.isfinite(bad) else 5)
