@@ -224,13 +224,12 @@ def ahead_records(
         records = pairs[number][0]
         table = table_of(records)
         words = [team.state, at + _LINE * number, table.ctypes.data, len(table), waits]
-        keep = Kept([table, owner], list(records), None)
-        return Record(team.once, np.array(words, np.int64), name, keep)
+        return Record(team.once, np.array(words, np.int64), name, Kept([table], [*records], None))
 
     own = [record for i, (_, second) in enumerate(pairs) for record in (once(i, True), *second)]
     # Helpers take lists from the last one on.
     others = [[once(i, False)] for i in range(len(pairs) - 1, 0, -1)]
     return [
-        Record(runtime.call_copy, clear, name, zeros),
+        Record(runtime.call_copy, clear, name, Kept([zeros, owner], [], None)),
         together_record([own, *others], helpers, name),
     ]
