@@ -17,8 +17,11 @@ from kerasish.backends.static.machine.assembly import words_of
 # Words of the state.
 TICKET, COUNT, FUNCTION, ARGUMENT = 0, 8, 9, 10
 DONE, ASLEEP, OWNER, HELPERS, STOP, SYSCALL, UNTIL, PENALTY = 16, 24, 32, 40, 41, 42, 43, 44
+CALLER = 45  # the processor of the caller that has woken helpers
+LENGTH = 46  # bytes of the set of processors that a single helper had before it was woken; 0: none
 CLOCKS, MOST_CLOCKS = 48, 8  # the CPU clocks of the first helpers
-WORDS = CLOCKS + MOST_CLOCKS
+ALLOWED, _MASK = CLOCKS + MOST_CLOCKS, 16  # that set, and the words of a set
+WORDS = ALLOWED + _MASK
 TAKEN = 16  # bits of a ticket that count the caller's shares, and as many for those of helpers
 SHARES = 2 * TAKEN
 CLOSED = (1 << TAKEN) - 1
@@ -33,6 +36,7 @@ FIRST_PENALTY, MOST_PENALTY, FORGIVEN = 1 << 22, 1 << 28, 3
 LOOKS, WAITS = 64, 1 << 9  # between two offers of the processor to others: some microseconds
 FUTEX, YIELD, WAIT, WAKE = 202, 24, 128, 129  # Linux on x86-64; "private" futexes
 GET_TIME, MONOTONIC, CPU_CLOCK = 228, 1, 6  # `clock_gettime`; bits of a thread's CPU clock
+GET_CPU, SET_AFFINITY, GET_AFFINITY = 309, 203, 204
 
 
 CLOCK = ("declare i64 @llvm.readcyclecounter()", "declare void @llvm.x86.sse2.pause()")
@@ -50,6 +54,37 @@ def _at(name: str, word: int) -> str:
     return f"  %{name} = getelementptr i64, ptr %state, i64 {word}"
 
 
+# A system often wakes a thread on the processor of the one that wakes it. Both would take turns for
+# milliseconds, and the caller would compute all shares.
+# i64 SYMBOL.away(syscall, thread, cpu, all): takes a processor from those of a thread, stores the set
+# of all that it had; returns the bytes of the set, or 0 where the thread may run on no other.
+_AWAY = f"""define internal i64 @SYMBOL.away(ptr %syscall, i64 %thread, i64 %cpu, ptr %all) #0 {{
+entry:
+  %others = alloca [{_MASK} x i64], align 16
+  %known = icmp ult i64 %cpu, {64 * _MASK}
+  br i1 %known, label %ask, label %exit
+ask:
+  %bytes = call i64 (i64, ...) %syscall(i64 {GET_AFFINITY}, i64 %thread, i64 {8 * _MASK}, ptr %all)
+  %good = icmp sgt i64 %bytes, 0
+  br i1 %good, label %take, label %exit
+take:
+  %set = load [{_MASK} x i64], ptr %all, align 8
+  store [{_MASK} x i64] %set, ptr %others, align 16
+  %place = lshr i64 %cpu, 6
+  %word.at = getelementptr i64, ptr %others, i64 %place
+  %word = load i64, ptr %word.at, align 8
+  %shift = and i64 %cpu, 63
+  %bit = shl i64 1, %shift
+  %rest = xor i64 %bit, -1
+  %without = and i64 %word, %rest
+  store i64 %without, ptr %word.at, align 8
+  %failed = call i64 (i64, ...) %syscall(i64 {SET_AFFINITY}, i64 %thread, i64 %bytes, ptr %others)
+  %moved = icmp eq i64 %failed, 0
+  %result = select i1 %moved, i64 %bytes, i64 0
+  ret i64 %result
+exit:
+  ret i64 0
+}}"""
 # i64 SYMBOL.time(syscall, clock): nanoseconds.
 # i64 SYMBOL.idle(state, syscall): nanoseconds, less twice the CPU time of all helpers. Where it
 # grows, helpers have had less than half of a processor.
@@ -157,7 +192,9 @@ forgive:
 }}"""
 # void SYMBOL.offer(state, function, argument, shares): function(argument, share, shares) for all.
 OFFER = (
-    _WAIT
+    _AWAY
+    + "\n"
+    + _WAIT
     + f"""
 define internal void @SYMBOL.offer(ptr %state, ptr %function, ptr %arg, i64 %n) #0 {{
 entry:
@@ -171,6 +208,10 @@ entry:
 {_at("helpers.at", HELPERS)}
 {_at("syscall.at", SYSCALL)}
 {_at("until.at", UNTIL)}
+{_at("caller.at", CALLER)}
+{_at("length.at", LENGTH)}
+{_at("allowed.at", ALLOWED)}
+{_at("clock.at", CLOCKS)}
   %syscall = load ptr, ptr %syscall.at, align 8
   %helpers = load atomic i64, ptr %helpers.at monotonic, align 8
   %helped = icmp sgt i64 %helpers, 0
@@ -213,6 +254,18 @@ offer:
   %sleeps = icmp ne i32 %asleep, 0
   br i1 %sleeps, label %wake, label %take
 wake:
+  %got = call i64 (i64, ...) %syscall(i64 {GET_CPU}, ptr %caller.at, ptr null, ptr null)
+  %single = icmp eq i64 %helpers, 1
+  br i1 %single, label %send, label %call
+send:
+  %caller = load i64, ptr %caller.at, align 8
+  %clock = load i64, ptr %clock.at, align 8
+  %thread.not = ashr i64 %clock, 3
+  %thread = xor i64 %thread.not, -1
+  %length = call i64 @SYMBOL.away(ptr %syscall, i64 %thread, i64 %caller, ptr %allowed.at)
+  store atomic i64 %length, ptr %length.at release, align 8
+  br label %call
+call:
   store atomic i32 0, ptr %asleep.at seq_cst, align 4
   %woken = call i64 (i64, ...) %syscall(i64 {FUTEX}, ptr %asleep.at, i64 {WAKE}, i64 %helpers)
   br label %take
@@ -241,8 +294,42 @@ exit:
 )
 
 # i32 SYMBOL(state): takes shares until the word `stop` is set.
+# void SYMBOL.leave(state, syscall): leaves the processor of the caller that has woken the thread,
+# where the system has put it there, and may run on all of its processors again.
 HELP = Text(
-    f"""define i32 @SYMBOL(ptr %state) #0 {{
+    _AWAY
+    + f"""
+define internal void @SYMBOL.leave(ptr %state, ptr %syscall) #0 {{
+entry:
+{_at("caller.at", CALLER)}
+{_at("length.at", LENGTH)}
+{_at("allowed.at", ALLOWED)}
+  %cpu.at = alloca i64, align 16
+  %all = alloca [{_MASK} x i64], align 16
+  %length = atomicrmw xchg ptr %length.at, i64 0 acq_rel
+  %sent = icmp sgt i64 %length, 0
+  br i1 %sent, label %allow, label %look
+allow:
+  %done = call i64 (i64, ...) %syscall(i64 {SET_AFFINITY}, i64 0, i64 %length, ptr %allowed.at)
+  ret void
+look:
+  store i64 0, ptr %cpu.at, align 8
+  %got = call i64 (i64, ...) %syscall(i64 {GET_CPU}, ptr %cpu.at, ptr null, ptr null)
+  %cpu = load i64, ptr %cpu.at, align 8
+  %caller = load atomic i64, ptr %caller.at monotonic, align 8
+  %same = icmp eq i64 %cpu, %caller
+  br i1 %same, label %move, label %exit
+move:
+  %bytes = call i64 @SYMBOL.away(ptr %syscall, i64 0, i64 %cpu, ptr %all)
+  %moved = icmp sgt i64 %bytes, 0
+  br i1 %moved, label %back, label %exit
+back:
+  %unused = call i64 (i64, ...) %syscall(i64 {SET_AFFINITY}, i64 0, i64 %bytes, ptr %all)
+  br label %exit
+exit:
+  ret void
+}}
+define i32 @SYMBOL(ptr %state) #0 {{
 entry:
 {_at("ticket.at", TICKET)}
 {_at("count.at", COUNT)}
@@ -306,6 +393,7 @@ ask:
 sleep:
   %syscall = load ptr, ptr %syscall.at, align 8
   %slept = call i64 (i64, ...) %syscall(i64 {FUTEX}, ptr %asleep.at, i64 {WAIT}, i64 1, ptr null)
+  call void @SYMBOL.leave(ptr %state, ptr %syscall)
   br label %rested
 exit:
   ret i32 0
