@@ -56,8 +56,8 @@ def _at(name: str, word: int) -> str:
 
 # A system often wakes a thread on the processor of the one that wakes it. Both would take turns for
 # milliseconds, and the caller would compute all shares.
-# i64 SYMBOL.away(syscall, thread, cpu, all): takes a processor from those of a thread, stores the set
-# of all that it had; returns the bytes of the set, or 0 where the thread may run on no other.
+# i64 SYMBOL.away(syscall, thread, cpu, all): takes a processor from those of a thread, stores the
+# set of all that it had; returns the bytes of the set, or 0 where the thread may run on no other.
 _AWAY = f"""define internal i64 @SYMBOL.away(ptr %syscall, i64 %thread, i64 %cpu, ptr %all) #0 {{
 entry:
   %others = alloca [{_MASK} x i64], align 16

@@ -20,6 +20,9 @@ from kerasish.graph.ir import Value
 
 MOST_PARTS = 8
 LEAST_STEPS = 4  # time steps of a part
+# Rows of a time step. With more, the product is a small part of the work, and beside busy processes
+# the thread would wait for helpers more often than it gains.
+MOST_ROWS = 4
 
 
 class AheadUnit(Unit):
@@ -101,5 +104,5 @@ def _fits(product: PackedUnit, lstm: LstmUnit) -> bool:
     """Return whether the rows of a product are those of the time steps, in order."""
     plain = product.groups == 1 and product.examples == 1 and len(product.writes) == 1
     sizes = product.rows == lstm.steps * lstm.n and product.columns == lstm.width
-    long = lstm.steps >= 2 * LEAST_STEPS and lstm.threads == 1
+    long = lstm.steps >= 2 * LEAST_STEPS and lstm.n <= MOST_ROWS and lstm.threads == 1
     return plain and sizes and long and bool(product.helpers) and product.is_divisible
