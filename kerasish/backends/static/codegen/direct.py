@@ -124,15 +124,8 @@ def pack(direct: Direct, *, table: int, n: int, x: int, weights: int,
         raise ValueError(f"pack: the epilogue has {expected} operands, got {len(operands)}")
     if direct.skips and not note:
         raise ValueError("pack: the structure needs a note of the weights, got none")
-    words = [
-        table,
-        note if direct.skips else 0,
-        n,
-        x,
-        weights,
-        direct.result[0],
-        *itertools.chain(*operands),
-    ]
+    first = note if direct.skips else 0
+    words = [table, first, n, x, weights, direct.result[0], *itertools.chain(*operands)]
     return np.array(words, dtype=np.int64)
 
 
@@ -439,18 +432,8 @@ class _Sums:
 
         def block(p: Value, totals: list[Value]) -> list[Value]:
             zeros = [constant(0.0, "float32", self.lanes)] * len(totals)
-
-            def below(count: Value, sums: list[Value]) -> list[Value]:
-                return w.loop(p, w.add(p, count), step, sums, some)
-
-            def one(q: Value, sums: list[Value]) -> list[Value]:
-                return term(w.add(p, q), 0, sums)
-
-            if self.note is not None and copies == 1:
-                start = w.address(data, p, 4)
-                own = skipping.add_terms(w, start, self.note, size, self.lanes, zeros, one, below)
-            else:
-                own = below(_int(size), zeros)
+            note = self.note if copies == 1 else None
+            own = skipping.add_terms(w, data, note, p, (size, step), zeros, some, term)
             return [w.add(a, b) for a, b in zip(totals, own)]
 
         rest = 0

@@ -40,27 +40,26 @@ def note_kernel() -> Kernel:
 
 
 def add_terms(
-    w: Writer,
-    data: Value,
-    note: Value,
-    size: int,
-    lanes: int,
-    zeros: list[Value],
-    term: Callable[[Value, list[Value]], list[Value]],
-    every: Callable[[Value, list[Value]], list[Value]],
-) -> list[Value]:
-    """Write the sums of `size` terms, without those of zero where there are enough of these.
+    w: Writer, data: Value, note: Value | None, first: Value, sizes: tuple[int, int],
+    zeros: list[Value], some: Callable[[Value, list[Value]], list[Value]],
+    term: Callable[[Value, int, list[Value]], list[Value]],
+) -> list[Value]:  # fmt: skip
+    """Write the sums of some terms, without those of zero where there are enough of these.
 
     Args:
-        data: the address of the terms' factors.
-        note: see `finite_note`.
-        size: a multiple of 64.
-        lanes: of a vector.
+        data: the address of the factor of term 0.
+        note: see `finite_note`; None: all terms are added.
+        first: the first term.
+        sizes: how many terms, with a note a multiple of 64, and how many `some` adds.
         zeros: the sums before.
-        term: adds one term, given its number.
-        every: adds all terms below a number.
+        some: adds terms from a number on.
+        term: adds one term: the one that comes so many after a number.
     """
-    masks = [_mask(w, w.address(data, _int(at), 4), lanes) for at in range(0, size, _WORD)]
+    size, step = sizes
+    if note is None:
+        return w.loop(first, w.add(first, _int(size)), step, zeros, some)
+    start = w.address(data, first, 4)
+    masks = [_mask(w, w.address(start, _int(at), 4)) for at in range(0, size, _WORD)]
     counts = [w.call("llvm.ctpop", mask) for mask in masks]
     total = counts[0]
     for count in counts[1:]:
@@ -68,22 +67,24 @@ def add_terms(
     worth = w.compare("sle", total, _int(size - _LEAST_ZEROS))
     finite = w.compare("oeq", note, constant(0.0, "float32"))
     skips = w.bits_and(worth, finite)
-    sums = every(w.select(skips, _int(0), _int(size)), zeros)
+    last = w.select(skips, first, w.add(first, _int(size)))
+    sums = w.loop(first, last, step, zeros, some)
     for number, (mask, count) in enumerate(zip(masks, counts)):
 
         def next_term(_: Value, carried: list[Value], number: int = number) -> list[Value]:
             *sums, mask = carried
             place = w.call("llvm.cttz", mask, constant(0, "bool"))
             rest = w.bits_and(mask, w.sub(mask, _int(1)))
-            return [*term(w.add(place, _int(number * _WORD)), sums), rest]
+            return [*term(w.add(first, place), number * _WORD, sums), rest]
 
         left = w.select(skips, count, _int(0))
         *sums, _ = w.loop(_int(0), left, 1, [*sums, mask], next_term)
     return sums
 
 
-def _mask(w: Writer, data: Value, lanes: int) -> Value:
+def _mask(w: Writer, data: Value) -> Value:
     """Return a number whose bit i says whether factor i is not 0."""
+    lanes = w.target.lanes
     result: Any = None
     for at in range(0, _WORD, lanes):
         x = w.load_value(w.address(data, _int(at), 4), "float32", lanes)
