@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from kerasish.backends.onednn.convolution import Geometry
-from kerasish.backends.static.codegen import direct, driver, kernels
+from kerasish.backends.static.codegen import direct, driver, kernels, skipping
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.epilogue import followed_by
 from kerasish.backends.static.machine import machine_code
@@ -42,13 +42,18 @@ def biased(activation: str = "relu") -> Kernel:
     return k.build()
 
 
-def call(d: direct.Direct, target: Any, n: int, x: Any, matrix: Any, operands: Any) -> None:
+def call(
+    d: direct.Direct, target: Any, n: int, x: Any, matrix: Any, operands: Any, note: Any = None
+) -> None:
     packed = direct.pack_weights(matrix)
+    size = packed.nbytes
+    packed = np.append(packed, skipping.finite_note(packed) if note is None else note)
     owner, at = driver.aligned(packed.nbytes)
     ctypes.memmove(at, packed.ctypes.data, packed.nbytes)
     block = direct.pack(
-        d, table=driver.load_runtime().table, n=n, x=x.ctypes.data, weights=at, operands=operands
-    )
+        d, table=driver.load_runtime().table, n=n, x=x.ctypes.data, weights=at, operands=operands,
+        note=at + size,
+    )  # fmt: skip
     function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
     assert function(kernels.compile_one(d, target))(block.ctypes.data) == 0
     assert len(owner)
@@ -165,3 +170,67 @@ def test_blocks_have_an_operand_for_each_input_and_output() -> None:
     d = direct.product(biased(), 1, 2, 3, 2)
     with pytest.raises(ValueError, match="the epilogue has 2 operands, got 1"):
         direct.pack(d, table=0, n=1, x=0, weights=0, operands=[(0, 0)])
+
+
+# --- factors of zero --------------------------------------------------------------------------
+
+
+def row_product(x: Any, weights: Any, level: str, skips: bool, note: Any = None) -> Any:
+    """Return the product of a row; with `skips`, weights of zeros need not be read."""
+    (k, n), y = weights.shape, np.full(weights.shape[1], np.nan, np.float32)
+    d = direct.product(biased("stop_gradient"), 1, k, n, k, skips)
+    bias = numbers(n, seed=7)
+    operands = [(bias.ctypes.data, 0), (y.ctypes.data, n)]
+    call(d, machine_code.host_target(level), 1, x, weights, operands, note)
+    return y
+
+
+def row(k: int, zeros: float) -> Any:
+    x = numbers(k)
+    x[np.random.default_rng(1).random(k) < zeros] = 0.0
+    x[: k // 4 : 5] *= -1.0  # some zeros are -0
+    return x
+
+
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("sizes", [(256, 128), (300, 10), (784, 300), (515, 140)])
+@pytest.mark.parametrize("zeros", [0.0, 0.1, 0.5, 0.97, 1.0])
+def test_factors_of_zero_change_no_bit(level: str, sizes: tuple[int, int], zeros: float) -> None:
+    x, weights = row(sizes[0], zeros), numbers(*sizes, seed=1)
+    found = row_product(x, weights, level, True)
+    assert found.tobytes() == row_product(x, weights, level, False).tobytes()
+
+
+@pytest.mark.parametrize("bad", [np.inf, np.nan])
+def test_factors_of_zero_by_weights_that_are_not_finite(bad: float) -> None:
+    x, weights = row(512, 0.9), numbers(512, 128, seed=1)
+    weights[int(np.flatnonzero(x == 0)[3]), 17] = bad
+    found = row_product(x, weights, LEVELS[0], True)
+    np.testing.assert_array_equal(np.isnan(found), np.arange(128) == 17)
+    np.testing.assert_array_equal(found, row_product(x, weights, LEVELS[0], False))
+
+
+def test_a_factor_that_is_not_a_number_counts() -> None:
+    x, weights = row(512, 0.9), numbers(512, 128, seed=1)
+    x[300] = np.nan
+    assert np.isnan(row_product(x, weights, LEVELS[0], True)).all()
+
+
+@pytest.mark.skipif(LEVELS[0] != "avx512", reason="a tile has fewer vectors on this processor")
+@pytest.mark.parametrize("zeros", [16, 15])
+def test_weights_of_zeros_are_not_read_where_there_are_many(zeros: int) -> None:
+    x, weights = numbers(256), numbers(256, 128, seed=1)
+    for start in (0, 128):
+        x[start + 5 : start + 5 + 7 * zeros : 7] = 0.0
+    weights[x == 0] = np.nan
+    none = np.zeros(skipping.NOTE, np.float32)
+    found = row_product(x, weights, LEVELS[0], True, none)
+    assert np.isnan(found).all() == (zeros < 16) and np.isnan(found).any() == (zeros < 16)
+
+
+def test_a_structure_that_skips_needs_a_note() -> None:
+    d = direct.product(biased(), 1, 256, 3, 256, True)
+    with pytest.raises(ValueError, match="needs a note"):
+        direct.pack(d, table=0, n=1, x=0, weights=0, operands=[(0, 0)] * 2)
+    assert not direct.product(biased(), 2, 256, 3, 256, True).skips
+    assert not direct.product(biased(), 1, 255, 3, 255, True).skips

@@ -10,6 +10,7 @@ import pytest
 import kerasish
 from kerasish import layers, ops
 from kerasish.backends.onednn import native
+from kerasish.backends.static.codegen import skipping
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import few_rows, program_threads
 from kerasish.backends.static.lowering.few_rows import FewRowsUnit
@@ -88,7 +89,7 @@ def test_new_weights_are_packed_once() -> None:
             check(step(x).numpy(), x, weights.numpy())
             (executable,) = step.executables()
             assert not executable.kept.flags.any() and executable.kept.is_fresh()
-        assert executable.kept.nbytes == 4 * 300 * 208
+        assert executable.kept.nbytes == 4 * (300 * 208 + skipping.NOTE)
 
 
 def test_weights_that_a_step_changes_are_not_packed() -> None:
@@ -130,3 +131,24 @@ def test_predict_after_fit_uses_the_new_weights() -> None:
         expected = np.asarray(model(one))  # op by op
         np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
         model.fit(numbers(16, 300, seed=turn), targets, epochs=1, batch_size=16, verbose=0)
+
+
+@pytest.mark.parametrize("place", [(3, 0), (317, 250), (417, 298)])
+def test_zeros_by_weights_that_are_not_finite_for_a_while(place: tuple[int, int]) -> None:
+    x = numbers(1, 500)
+    x[0, np.random.default_rng(1).random(500) < 0.7] = 0.0
+    x[0, [3, 317, 417]] = 0.0
+    weights = kerasish.Variable(numbers(500, 299))
+    step = product(weights)
+    before = step(x).numpy().copy()
+    check(before, x, weights.numpy())
+    finite = weights.numpy().copy()
+    for bad in (np.inf, np.nan):
+        changed = finite.copy()
+        changed[place] = bad
+        weights.assign(changed)
+        found = step(x).numpy()
+        assert np.isnan(found[0, place[1]]) and np.isnan(found).sum() == 1
+        weights.assign(finite)
+        assert step(x).numpy().tobytes() == before.tobytes()
+    assert units_of(step, FewRowsUnit)

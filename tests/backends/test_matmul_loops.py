@@ -64,6 +64,29 @@ def test_product_with_bias_and_activation(level, sizes, turned):
     np.testing.assert_allclose(y, np.maximum(a @ b + bias, 0), rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("columns", range(1, 18))
+def test_few_columns_have_the_bits_of_many(level, columns):
+    sizes = 21, columns, 37
+    a, b, bias = numbers(21, 37), numbers(37, columns, seed=1), numbers(columns, seed=2)
+    found = []
+    for lanes in (0, matmul.few_lanes(columns)):
+        y = np.full((22, columns), np.nan, np.float32)
+        run(
+            matmul.Matmul(dense("tanh"), False, lanes), machine_code.host_target(level), sizes,
+            (a.ctypes.data, 37, 1), (b.ctypes.data, columns),
+            [(bias.ctypes.data, 0), (y.ctypes.data, columns)],
+        )  # fmt: skip
+        found.append(y)
+    assert found[0].tobytes() == found[1].tobytes() and np.isnan(y[21]).all()
+    np.testing.assert_allclose(y[:21], np.tanh(a @ b + bias), rtol=1e-4, atol=1e-5)
+
+
+def test_lanes_of_few_columns():
+    lanes = [matmul.few_lanes(n) for n in (1, 2, 3, 4, 5, 8, 9, 16, 17)]
+    assert lanes == [2, 2, 4, 4, 8, 8, 16, 16, 0]
+
+
 def test_product_added_to_what_is_there():
     a, b, y = numbers(6, 5), numbers(5, 11, seed=1), numbers(6, 11, seed=2)
     expected = y + a @ b

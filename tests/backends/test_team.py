@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import threading
 import time
@@ -16,14 +17,20 @@ from kerasish import layers, ops
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import team
 from kerasish.backends.static.codegen.driver import (
+    OUT_OF_RANGE,
     Program,
     Record,
+    RecordError,
     UnmetConditionError,
+    callback_record,
     condition_record,
     load_runtime,
 )
+from kerasish.backends.static.codegen.driver_code import equal_bytes
+from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import batched, few_rows, packed_units
+from kerasish.backends.static.lowering.ahead import AheadUnit
 from kerasish.backends.static.lowering.batched import BatchedUnit
 from kerasish.backends.static.lowering.few_rows import FewRowsUnit
 from kerasish.backends.static.lowering.packed_units import PackedUnit
@@ -62,6 +69,74 @@ def test_every_share_runs(helpers: int) -> None:
         assert target.tobytes() == source.tobytes()
         if turn % 1000 == 0:
             time.sleep(0.002)  # the helpers fall asleep
+
+
+def test_callers_begin_with_the_first_share_and_helpers_with_the_last() -> None:
+    taken: list[tuple[int, int]] = []
+
+    def work(share: int) -> None:
+        taken.append((share, threading.get_ident()))
+        time.sleep(0.003)
+
+    lists = [[callback_record(functools.partial(work, i), "work")] for i in range(6)]
+    program = Program([team.together_record(lists, 1)])
+    me = threading.get_ident()
+    for _ in range(100):
+        taken.clear()
+        program.run()
+        own = [share for share, thread in taken if thread == me]
+        others = [share for share, thread in taken if thread != me]
+        assert own == list(range(len(own)))
+        assert sorted(others) == list(range(len(own), 6))
+        if others and own:
+            return
+    pytest.fail("no helper has taken a share")
+
+
+@pytest.mark.parametrize("helpers", [0, 1, 3])
+def test_first_lists_run_ahead_once_and_before_their_second_lists(helpers: int) -> None:
+    source, middle, target = (np.zeros(7, np.int64) for _ in range(3))
+    firsts, seconds = copies(source, middle, 7), copies(middle, target, 7)
+    program = Program(team.ahead_records(list(zip(firsts, seconds)), helpers))
+    for turn in range(3000):
+        source[:] = np.arange(7) + 10 * turn
+        program.run()
+        assert target.tobytes() == source.tobytes()
+        if turn % 1000 == 0:
+            time.sleep(0.002)  # the helpers fall asleep
+
+
+def test_a_first_list_runs_once_and_ends_before_its_second_list() -> None:
+    counts, seen = [0] * 5, [0] * 5
+
+    def first(number: int) -> None:
+        time.sleep(0.001)
+        counts[number] += 1
+
+    def second(number: int) -> None:
+        seen[number] = counts[number]
+
+    pairs = [
+        tuple([callback_record(functools.partial(f, i), "list")] for f in (first, second))
+        for i in range(5)
+    ]
+    program = Program(team.ahead_records(pairs, 1))
+    for turn in range(1, 31):
+        program.run()
+        assert counts == seen == [turn] * 5
+
+
+def test_an_error_of_a_first_list_is_raised() -> None:
+    value, other = np.ones(1, np.int64), np.zeros(2, np.int64)
+    nothing = copies(other, other[1:], 1)[0]
+    block = np.array([value.ctypes.data, other.ctypes.data, 8], np.int64)
+    bad = [Record(compile_one(equal_bytes(OUT_OF_RANGE)), block, "bad")]
+    for place in (0, 2):
+        pairs = [(bad if i == place else nothing, nothing) for i in range(4)]
+        program = Program(team.ahead_records(pairs, 1, "ahead"))
+        for _ in range(50):
+            with pytest.raises(RecordError, match="ahead.*out of range"):
+                program.run()
 
 
 def test_callers_at_once() -> None:
@@ -199,6 +274,31 @@ def test_heads(monkeypatch: pytest.MonkeyPatch) -> None:
         return ops.matmul(y, ops.transpose(y, (0, 1, 3, 2)) * 1.5)
 
     check(step, numbers(1, 40, 48), BatchedUnit, monkeypatch)
+
+
+@pytest.mark.parametrize(("rows", "steps"), [(1, 80), (1, 9), (3, 33)])
+def test_inputs_of_an_lstm_ahead_of_it(
+    rows: int, steps: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    layer = layers.LSTM(64, return_sequences=True)
+    x = numbers(rows, steps, 64)
+    layer.build(x.shape)
+    found = results(layer, x, AheadUnit, monkeypatch)
+    assert found[1].tobytes() == found[2].tobytes()
+    np.testing.assert_allclose(found[1], found[0], 0, 3e-6)
+    assert np.abs(found[0][:, -1]).max() > 0.01
+
+
+def test_inputs_of_few_time_steps_are_not_cut(monkeypatch: pytest.MonkeyPatch) -> None:
+    layer, x = layers.LSTM(20), numbers(1, 40, 24)
+    layer.build(x.shape)
+    monkeypatch.setattr(packed_units, "HELPED_FLOPS", 1)
+    with kerasish.config.using_threads(2):
+        COMPILED_PLANS.clear()
+        step = ENGINE.compile(lambda x: layer(x[:, :7]))
+        step(x)
+        units = [u for e in step.executables() for u in e.units]
+    assert not [u for u in units if isinstance(u, AheadUnit)]  # fewer steps than two parts have
 
 
 def test_a_profile_names_the_layer_of_every_share(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -159,6 +159,31 @@ def test_equal_to_the_static_engine(name: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(found, exact, rtol=0, atol=1e-6 * largest)
 
 
+@needs_linker
+@pytest.mark.parametrize("bad", [0.25, np.inf, np.nan])
+@pytest.mark.parametrize("weights", ["inside", "beside"])
+def test_zeros_by_weights_that_are_not_finite(bad: float, weights: str, tmp_path: Path) -> None:
+    x = kerasish.Input((500,))
+    model = kerasish.Model(x, layers.Dense(256)(layers.ReLU()(x)))
+    kernel = model.layers[-1].kernel
+    changed = kernel.numpy().copy()
+    changed[317, 140] = bad
+    kernel.assign(changed)
+    library = exported(model, tmp_path, weights=weights)
+    given = []
+    if weights == "beside":
+        owner = np.zeros((tmp_path / "m.weights").stat().st_size + 64, np.uint8)
+        at = -owner.ctypes.data % 64
+        owner[at : len(owner) - 64 + at] = np.fromfile(tmp_path / "m.weights", np.uint8)
+        given = [owner[at:].ctypes.data]
+    rows = np.random.default_rng(0).normal(size=(5, 500)).astype("float32")
+    rows[:, 317] = -1.0
+    found = library.predict(rows, 256, *given)
+    expected = model.predict(rows, verbose=0)
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-5)
+    assert np.isnan(found).sum() == (0 if np.isfinite(bad) else 5)
+
+
 def exact_results(name: str, model: Any, x: Any) -> Any:
     """Return what a model gives in float64, rounded nowhere."""
     before = kerasish.config.floatx(), kerasish.config.dtype_policy()

@@ -19,7 +19,8 @@ the kernel, channel), filled up to `GRAIN` numbers. All processors read the same
 Argument block (int64 words): 0 table, 1 the first place along the output's first axis in space, 2
 n, 3 address of x, 4 address of the weights, 5 the place after the last one, then for each input of
 the epilogue after the first, and each output, address and row stride. One thread. Where the output
-has a single axis in space, all of it is computed, whatever words 1 and 5 say.
+has a single axis in space, all of it is computed, whatever words 1 and 5 say; with `skips`, word 1
+is the address of the note of `skipping.finite_note`.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static.codegen import memory
+from kerasish.backends.static.codegen import memory, skipping
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.codegen.epilogue import EpilogueWriter
 from kerasish.backends.static.machine.assembly import Target, Value, Writer, constant
@@ -61,6 +62,7 @@ class Direct:
         kernel, strides, dilations, before: per axis of space; `before` is the padding.
         filters: numbers per output pixel.
         lanewise: whether filter i reads channel i alone; `channels` is 1 then.
+        skips: whether the weights of numbers that are 0 are not read (see `skipping`).
     """
 
     epilogue: Kernel
@@ -74,6 +76,7 @@ class Direct:
     before: tuple[int, ...]
     filters: int
     lanewise: bool = False
+    skips: bool = False
 
     @property
     def depth(self) -> int:
@@ -81,10 +84,14 @@ class Direct:
         return math.prod(self.kernel) * self.channels
 
 
-def product(epilogue: Kernel, m: int, k: int, n: int, row: int) -> Direct:
-    """Return the product of (m, k), rows `row` numbers apart, by packed (k, n)."""
-    one = (1,)
-    return Direct(epilogue, (m,), row, k, (m,), one, one, one, (0,), n)
+def product(epilogue: Kernel, m: int, k: int, n: int, row: int, skips: bool = False) -> Direct:
+    """Return the product of (m, k), rows `row` numbers apart, by packed (k, n).
+
+    Args:
+        skips: whether a note follows the weights, so that a single row may skip some of them.
+    """
+    one, long = (1,), m == 1 and k >= 2 * _BLOCK
+    return Direct(epilogue, (m,), row, k, (m,), one, one, one, (0,), n, skips=skips and long)
 
 
 def packed_size(depth: int, filters: int) -> int:
@@ -102,7 +109,7 @@ def pack_weights(matrix: Array) -> Array:
 
 
 def pack(direct: Direct, *, table: int, n: int, x: int, weights: int,
-         operands: Sequence[tuple[int, int]]) -> Array:  # fmt: skip
+         operands: Sequence[tuple[int, int]], note: int = 0) -> Array:  # fmt: skip
     """Return the argument block for all of the output.
 
     Args:
@@ -110,11 +117,15 @@ def pack(direct: Direct, *, table: int, n: int, x: int, weights: int,
         table, n, x, weights: see the module.
         operands: (address, row stride) of the epilogue's inputs after the first, then of its
             outputs.
+        note: with `skips` the address of the note behind the weights.
     """
     expected = len(direct.epilogue.inputs) - 1 + len(direct.epilogue.outputs)
     if len(operands) != expected:
         raise ValueError(f"pack: the epilogue has {expected} operands, got {len(operands)}")
-    words = [table, 0, n, x, weights, direct.result[0], *itertools.chain(*operands)]
+    if direct.skips and not note:
+        raise ValueError("pack: the structure needs a note of the weights, got none")
+    first = note if direct.skips else 0
+    words = [table, first, n, x, weights, direct.result[0], *itertools.chain(*operands)]
     return np.array(words, dtype=np.int64)
 
 
@@ -188,6 +199,9 @@ class _DirectWriter:
         self.n = w.load_word(args, 2)
         self.first, self.last = w.load_word(args, FIRST), w.load_word(args, LAST)
         self.x, self.weights = w.load_word(args, 3, "ptr"), w.load_word(args, 4, "ptr")
+        self.note = None
+        if direct.skips:
+            self.note = w.load_value(w.load_word(args, FIRST, "ptr"), "float32")
         self.epilogue = EpilogueWriter(w, direct.epilogue, args, OPERANDS, self.lanes)
         self.pixels, self.tile = choose_tile(direct, target)
         self.blocks = blocks_of(direct, self.pixels)
@@ -305,7 +319,7 @@ class _Sums:
         self, writer: _DirectWriter, weights: Value, row: int, columns: list[tuple[Value, Any]]
     ) -> None:
         self.w, self.d, self.x = writer.w, writer.d, writer.x
-        self.load = writer.epilogue.load
+        self.load, self.note = writer.epilogue.load, writer.note
         self.lanes, self.weights, self.columns = writer.lanes, weights, columns
         self.row, self.count = row, len(columns)
 
@@ -418,7 +432,8 @@ class _Sums:
 
         def block(p: Value, totals: list[Value]) -> list[Value]:
             zeros = [constant(0.0, "float32", self.lanes)] * len(totals)
-            own = w.loop(p, w.add(p, _int(size)), step, zeros, some)
+            note = self.note if copies == 1 else None
+            own = skipping.add_terms(w, data, note, p, (size, step), zeros, some, term)
             return [w.add(a, b) for a, b in zip(totals, own)]
 
         rest = 0

@@ -4,7 +4,8 @@
 strides, b with adjacent columns unless `transposed` (then b is stored (n, k)). The epilogue is
 an ordinary `Kernel` whose input 0 is the product; its other inputs are element (m, n), row or
 column operands; every output is an element output. Without an epilogue the product is stored. One
-thread; rows are taken four at a time, columns two vectors at a time.
+thread; rows are taken four at a time, columns two vectors at a time. Few columns are one vector of
+their own number (`few_lanes`), and rows are taken eight at a time then.
 
 Argument block (int64 words): 0 table, 1 threads (unused), 2 m, 3 n, 4 k, 5 scratch (for
 `transposed`: 4 * k * padded(n) bytes), 6 status, 7 address of a, 8 and 9 its row and column
@@ -26,16 +27,28 @@ from kerasish.backends.static.codegen.epilogue import EpilogueWriter
 from kerasish.backends.static.machine.assembly import Target, Value, Writer, constant
 from kerasish.typing import Array
 
-ROWS = 4
+ROWS, MORE_ROWS = 4, 8
+MOST_LANES = 16  # of a vector of few columns
 OPERANDS = 12  # the first word of the epilogue's operands
 
 
 @dataclass(frozen=True)
 class Matmul:
-    """Structure of a small float32 matrix product (see the module)."""
+    """Structure of a small float32 matrix product (see the module).
+
+    Attributes:
+        epilogue, transposed: see the module.
+        lanes: of a vector of columns; 0: two of the processor's vectors.
+    """
 
     epilogue: Kernel
     transposed: bool = False
+    lanes: int = 0
+
+
+def few_lanes(columns: int) -> int:
+    """Return the lanes of a structure for this number of columns: a power of two, or 0."""
+    return 0 if columns > MOST_LANES else max(2, 1 << (columns - 1).bit_length())
 
 
 def scratch_size(matmul: Matmul, n: int, k: int) -> int:
@@ -80,7 +93,8 @@ class _ProductWriter:
     def __init__(self, matmul: Matmul, target: Target) -> None:
         self.matmul = matmul
         self.w = w = Writer(target)
-        self.lanes = 2 * target.lanes
+        self.lanes = matmul.lanes or 2 * target.lanes
+        self.rows = MORE_ROWS if self.lanes <= target.lanes else ROWS
         args = Value("%args", "ptr")
         w.table = w.load_word(args, 0, "ptr")
         self.m, self.n, self.k = (w.load_word(args, i) for i in (2, 3, 4))
@@ -95,19 +109,19 @@ class _ProductWriter:
         if self.matmul.transposed:
             self._turn_b()
         zero = constant(0, "int64")
-        full = w.two("sub", self.m, w.two("srem", self.m, constant(ROWS, "int64")))
+        full = w.two("sub", self.m, w.two("srem", self.m, constant(self.rows, "int64")))
 
         def columns(c: Value, _: list[Value]) -> list[Value]:
             rest = w.sub(self.n, c)
             whole = w.compare("sge", rest, constant(self.lanes, "int64"))
 
             def every() -> list[Value]:
-                self._strip(zero, full, ROWS, c, None)
+                self._strip(zero, full, self.rows, c, None)
                 self._strip(full, self.m, 1, c, None)
                 return []
 
             def some() -> list[Value]:
-                self._strip(zero, full, ROWS, c, rest)
+                self._strip(zero, full, self.rows, c, rest)
                 self._strip(full, self.m, 1, c, rest)
                 return []
 

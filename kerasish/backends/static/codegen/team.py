@@ -27,10 +27,10 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.onednn import native
-from kerasish.backends.static.codegen.driver import Record, load_runtime, table_of
+from kerasish.backends.static.codegen.driver import Record, aligned, load_runtime, table_of
 from kerasish.backends.static.codegen.kernel_table import using_table
 from kerasish.backends.static.codegen.kernels import compile_many
-from kerasish.backends.static.codegen.nested_records import Lists
+from kerasish.backends.static.codegen.nested_records import Kept, Lists
 from kerasish.backends.static.codegen.team_code import (
     ASLEEP,
     CLOCKS,
@@ -40,6 +40,7 @@ from kerasish.backends.static.codegen.team_code import (
     HELP,
     HELPERS,
     MOST_CLOCKS,
+    ONCE,
     OWNER,
     PARALLEL,
     STOP,
@@ -57,12 +58,13 @@ class _Team:
 
     Attributes:
         function: the address of the record function.
+        once: that of records that one thread runs, whoever comes first.
         table: the address of a table for kernels, whose parallel loop offers shares to helpers.
         state: the address of the state, which is never freed: a helper may still look at it.
     """
 
     def __init__(self) -> None:
-        self.function, help_at, parallel = compile_many([TOGETHER, HELP, PARALLEL])
+        self.function, help_at, parallel, self.once = compile_many([TOGETHER, HELP, PARALLEL, ONCE])
         library = ctypes.CDLL(None)
         library.calloc.restype = ctypes.c_void_p
         block = library.calloc(ctypes.c_size_t(WORDS + 8), ctypes.c_size_t(8))
@@ -196,3 +198,38 @@ def together_record(lists: Sequence[Sequence[Record]], helpers: int, name: str =
     keep = Lists(lists, [*tables, places], lambda lists: together_record(lists, helpers, name), 1)
     words: list[Any] = [team.state, len(tables), places.ctypes.data, keep.statuses.ctypes.data]
     return Record(team.function, np.array(words, np.int64), name, keep)
+
+
+_LINE = 64  # bytes between two words that several threads write
+
+
+def ahead_records(
+    pairs: Sequence[tuple[Sequence[Record], Sequence[Record]]], helpers: int, name: str = ""
+) -> list[Record]:
+    """Return records that run both lists of each pair, in order; helpers run first lists ahead.
+
+    Args:
+        pairs: a second list may read what the first lists up to its own, and the second lists
+            before, have written. Each record uses one thread.
+        helpers: how many may run first lists.
+        name: for messages.
+    """
+    team, runtime = _team(), load_runtime()
+    size = _LINE * len(pairs)
+    owner, at = aligned(size)
+    zeros = np.zeros(size, np.uint8)
+    clear = np.array([runtime.memmove, at, zeros.ctypes.data, size], np.int64)
+
+    def once(number: int, waits: bool) -> Record:
+        records = pairs[number][0]
+        table = table_of(records)
+        words = [team.state, at + _LINE * number, table.ctypes.data, len(table), waits]
+        return Record(team.once, np.array(words, np.int64), name, Kept([table], [*records], None))
+
+    own = [record for i, (_, second) in enumerate(pairs) for record in (once(i, True), *second)]
+    # Helpers take lists from the last one on.
+    others = [[once(i, False)] for i in range(len(pairs) - 1, 0, -1)]
+    return [
+        Record(runtime.call_copy, clear, name, Kept([zeros, owner], [], None)),
+        together_record([own, *others], helpers, name),
+    ]

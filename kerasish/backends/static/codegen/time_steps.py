@@ -8,8 +8,9 @@ A tile of a product is some rows times a few vectors, in registers. Forward, the
 step come first, then the cells, row by row. Backward, the gradients of the gates come first; their
 product with the turned kernel gives the gradient by the state before.
 
-Argument block (int64 words): 0 table, 1 threads, 2 steps, 3 rows, 4 units, 5 scratch memory
-(`scratch_size` bytes), then the addresses of arrays in C order (`FORWARD`, `BACKWARD`).
+Argument block (int64 words): 0 table, 1 threads (0: one, and the scratch memory holds the packed
+kernel of an earlier call), 2 steps, 3 rows, 4 units, 5 scratch memory (`scratch_size` bytes), then
+the addresses of arrays in C order (`FORWARD`, `BACKWARD`).
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ ARRIVING = BACKWARD[:2]
 GATES = 4
 # FLOPs per thread, about 12 microseconds: a second thread takes some microseconds to wake up.
 GRAIN = 1e6
-_FIRST = 6  # word of the first address
+THREADS, STEPS, FIRST = 1, 2, 6  # words; that of the first address
 _WIDEST = 16  # lanes of the widest vector
 _SQUARE = 16  # rows and columns that are turned at a time
 
@@ -138,7 +139,12 @@ parallel:
   call void %run(ptr @SYMBOL.worker, ptr %args, i64 %threads)
   ret i32 0
 alone:
+  %packs = icmp ne i64 %threads, 0
+  br i1 %packs, label %pack, label %work
+pack:
   call void @SYMBOL.pack(ptr %args, i64 0, i64 1)
+  br label %work
+work:
   call void @SYMBOL.worker(ptr %args, i64 0, i64 1)
   ret i32 0
 }"""
@@ -162,9 +168,7 @@ class _Steps:
         start = w.load_word(args, 5)
         start = w.bits_and(w.add(start, word(63)), word(-64))
         self.packed = w.let(f"inttoptr {start.typed} to ptr", "ptr")
-        self.at = {
-            name: w.load_word(args, _FIRST + i, "ptr") for i, name in enumerate(kernel.names)
-        }
+        self.at = {name: w.load_word(args, FIRST + i, "ptr") for i, name in enumerate(kernel.names)}
         self.width = w.mul(self.units, word(GATES))
         self.vectors = w.two("sdiv", w.add(self.units, word(self.lanes - 1)), word(self.lanes))
         self.padded = w.mul(self.vectors, word(self.lanes))

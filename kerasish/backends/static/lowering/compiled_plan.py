@@ -16,6 +16,7 @@ import numpy as np
 
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.codegen.team import most_helpers, using_team
+from kerasish.backends.static.lowering.ahead import ahead
 from kerasish.backends.static.lowering.branches import grouped
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
@@ -192,6 +193,7 @@ class CompiledPlan:
         if self._is_block or most_helpers():
             outputs = {self.root(v) for v in self.graph.outputs}
             self.units = fuse_followers(self.units, self.root, outputs)
+            self.units = ahead(self.units, self.root, outputs)
 
     # --- updates in place ---------------------------------------------------------------------
 

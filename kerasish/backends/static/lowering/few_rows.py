@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish.backends.onednn import native
-from kerasish.backends.static.codegen import direct
+from kerasish.backends.static.codegen import arguments, direct, skipping
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record, concurrent_record
@@ -65,7 +65,8 @@ class FewRowsUnit(Unit):
         super().__init__("product", [v for v in (a.root, b.root, bias) if v], [out])
         self.a, self.b, self.out, self.bias = a, b, out, bias
         (self.depth, self.columns), self.kept_value = b.shape, root
-        self.packed = Value((direct.packed_size(*b.shape),), "float32")
+        self.size = direct.packed_size(*b.shape)
+        self.packed = Value((self.size + skipping.NOTE,), "float32")
         self.kept_bytes = 4 * self.packed.size
         self.flops = 2.0 * a.shape[0] * self.depth * self.columns
         strips = -(-self.columns // direct.STRIP)
@@ -77,14 +78,17 @@ class FewRowsUnit(Unit):
         self.parts = list(zip(cuts, cuts[1:]))
         self.epilogue = epilogue_kernel(bias, "")
         self.packing = [BlockLoop(piece, self.packed) for piece in strips_of(b)]
+        self.noting = skipping.note_kernel() if self._structure(*self.parts[0]).skips else None
 
     def kernels(self) -> list[Any]:
         """Return the kernels of the products and of the packing."""
-        return [*(self._structure(*part) for part in self.parts), *(p.kernel for p in self.packing)]
+        note = [] if self.noting is None else [self.noting]
+        products = [self._structure(*part) for part in self.parts]
+        return [*products, *(p.kernel for p in self.packing), *note]
 
     def _structure(self, first: int, last: int) -> direct.Direct:
         return direct.product(
-            self.epilogue, self.a.shape[0], self.depth, last - first, self.a.strides[0]
+            self.epilogue, self.a.shape[0], self.depth, last - first, self.a.strides[0], skips=True
         )
 
     def records(self, locate: Locate) -> list[Record]:
@@ -95,6 +99,12 @@ class FewRowsUnit(Unit):
             return kept if key is self.packed else locate(key)
 
         packing = [loop.record(find, self.packed, self.name) for loop in self.packing]
+        if self.noting is not None:
+            note = arguments.pack(
+                self.noting, [kept.address, kept.address + 4 * self.size],
+                table=load_runtime().table, columns=self.size,
+            )  # fmt: skip
+            packing.append(Record(compile_one(self.noting), note, self.name))
         packing.append(copy_record(FRESH, stale, self.name))
         parts = [self._product(locate, kept.address, *part) for part in self.parts]
         lists = [[record] for record in parts]
@@ -111,7 +121,7 @@ class FewRowsUnit(Unit):
         operands.append((locate(self.out).address + 4 * first, self.columns))
         block = direct.pack(
             structure, table=load_runtime().table, n=1, x=locate(self.a.root).address,
-            weights=kept + 4 * first * self.depth, operands=operands,
+            weights=kept + 4 * first * self.depth, operands=operands, note=kept + 4 * self.size,
         )  # fmt: skip
         return Record(compile_one(structure), block, self.name)
 

@@ -280,7 +280,8 @@ class SmallMatmulUnit(Unit):
         super().__init__("small matmul", reads, [out])
         self.a, self.b, self.out, self.bias = a, b, out, bias
         self.transposed = b.strides[1] != 1
-        self.matmul = small.Matmul(epilogue_kernel(bias, activation), self.transposed)
+        epilogue, lanes = epilogue_kernel(bias, activation), small.few_lanes(b.shape[1])
+        self.matmul = small.Matmul(epilogue, self.transposed, lanes)
         self.sizes = (a.shape[0], b.shape[1], a.shape[1])
         self.scratch = small.scratch_size(self.matmul, b.shape[1], a.shape[1])
         self.flops = 2.0 * math.prod(self.sizes)

@@ -32,7 +32,7 @@ from kerasish.backends.static.lowering.standalone_direct import (
     convolution_unit,
     product_unit,
 )
-from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, nbytes_of
+from kerasish.backends.static.lowering.units import Locate, Unit, copy_record, nbytes_of
 from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
@@ -40,7 +40,7 @@ from kerasish.ops import dtypes
 MOST_WEIGHTS = 1 << 19  # bytes: more are not read again from the second-level cache
 # Bytes that products of MANY_ROWS may have, and the rows with which reading takes a small share.
 MOST_OF_MANY_ROWS, MANY_ROWS = 1 << 22, 32
-HELPED_FLOPS = 250_000  # per thread, from which a helper pays: about 3 microseconds
+HELPED_FLOPS = 160_000  # per thread, from which a helper pays: about 2 microseconds
 MOST_CONVOLUTIONS = 12  # kinds of them per program: each takes a tenth of a second to compile
 
 
@@ -98,26 +98,43 @@ class PackedUnit(DirectUnit):
         cuts = [rows * i // parts for i in range(parts + 1)]
         if len(d.result) > 1:
             return [_Share(d, a, b, 0) for a, b in zip(cuts, cuts[1:])]
-        if (d.kernel, d.strides, d.before, d.space) != ((1,), (1,), (0,), d.result):
-            return whole
-        if self.examples > 1:
-            return whole
+        return self.shares_at(cuts) if self.is_divisible else whole
+
+    @property
+    def is_divisible(self) -> bool:
+        """Return whether the rows of the output are those of the input, one by one."""
+        d = self.structure
+        plain = (d.kernel, d.strides, d.before, d.space) == ((1,), (1,), (0,), d.result)
+        return plain and self.examples == 1
+
+    def shares_at(self, cuts: Sequence[int]) -> list[_Share]:
+        """Return the shares of the rows between the cuts, of a unit whose rows are divisible."""
         return [
-            _Share(replace(d, space=(b - a,), result=(b - a,)), 0, b - a, a)
+            _Share(replace(self.structure, space=(b - a,), result=(b - a,)), 0, b - a, a)
             for a, b in zip(cuts, cuts[1:])
         ]
 
-    def records(self, locate: Locate) -> list[Record]:
-        """Return the packing, which runs where the weights have changed, and the loop."""
-        kept, stale = locate(("kept", self)), locate(("stale", self))
+    def parts(self, locate: Locate, shares: Sequence[_Share]) -> tuple[Record, list[Record]]:
+        """Return the packing, and a record for each share; of a unit without groups."""
+        (step,) = self.steps(self._finder(locate))
+        words = np.array(step.words, np.int64)
+        return self._packing(locate), [self._record(share, words) for share in shares]
 
-        def find(key: object) -> Place:
-            return kept if key is self.weights else locate(key)
+    def _finder(self, locate: Locate) -> Locate:
+        kept = locate(("kept", self))
+        return lambda key: kept if key is self.weights else locate(key)
 
+    def _packing(self, locate: Locate) -> Record:
+        """Return the record of the packing, which runs where the weights have changed."""
+        find, stale = self._finder(locate), locate(("stale", self))
         packing = [loop.record(find, self.weights, self.name) for loop in self.packing]
         packing.append(copy_record(FRESH, stale, self.name))
-        results = [choice_record(stale.address, 1, packing, [], self.name)]
-        for step in self.steps(find):
+        return choice_record(stale.address, 1, packing, [], self.name)
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the packing, and the loop."""
+        results = [self._packing(locate)]
+        for step in self.steps(self._finder(locate)):
             words = np.array(step.words, np.int64)
             for _ in range(step.times):
                 own = [self._record(share, words) for share in self.shares]

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.static.codegen.direct import pack_weights
+from kerasish.backends.static.codegen.skipping import finite_note
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.library import View, _flattened
 from kerasish.backends.static.lowering.moves import (
@@ -173,7 +174,8 @@ class StandaloneBuilder(Builder):
             array = np.lib.stride_tricks.as_strided(
                 np.ascontiguousarray(known).reshape(-1), b.shape, [4 * s for s in b.strides]
             )
-            unit = product_unit(flat, b.shape[1], self._pack(b, array), out, bias, activation)
+            packed = self._pack(b, array)
+            unit = product_unit(flat, b.shape[1], packed, out, bias, activation, skips=True)
             if unit is not None:
                 return unit
         if 1 not in b.strides[-2:] and bias is None and not activation:
@@ -213,7 +215,7 @@ class StandaloneBuilder(Builder):
     def _pack(self, key: Any, matrix: Any) -> Value:
         if key not in self._packed:
             array = pack_weights(np.asarray(matrix))
-            self._packed[key] = self._constant(array)
+            self._packed[key] = self._constant(np.append(array, finite_note(array)))
         return self._packed[key]
 
     def _constant(self, array: Any) -> Value:

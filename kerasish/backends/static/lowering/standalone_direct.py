@@ -85,6 +85,7 @@ class DirectUnit(StandaloneUnit):
             d, table=load_runtime().table, n=self.examples, x=locate(x).address,
             weights=locate(self.weights).address,
             operands=[(at, o.stride) for at, o in zip(operands, self.operands, strict=True)],
+            note=locate(self.weights).address + 4 * direct.packed_size(d.depth, d.filters),
         )  # fmt: skip
         moves = []
         if self.groups > 1:
@@ -154,7 +155,7 @@ def _loop_operands(loop: LoopUnit, columns: int) -> list[Operand] | None:
 
 def product_unit(
     a: View, n: int, packed: Value, out: Value, bias: Value | None, activation: str,
-    added: Value | None = None,
+    added: Value | None = None, skips: bool = False,
 ) -> DirectUnit | None:  # fmt: skip
     """Return the product of a matrix by packed weights; None if its rows are not side by side.
 
@@ -166,12 +167,13 @@ def product_unit(
         bias: added to each row, or None.
         activation: applied last, or "".
         added: a matrix that is added, or None; `out` may lie in its place.
+        skips: whether a note follows the weights (see `codegen.skipping`).
     """
     (m, k), (row, column) = a.shape, a.strides
     if k > 1 and column != 1:
         return None
     epilogue = epilogue_kernel(bias, activation, added is not None)
-    structure = direct.product(epilogue, m, k, n, row)
+    structure = direct.product(epilogue, m, k, n, row, skips)
     operands = [] if bias is None else [Operand(bias, 0)]
     operands += [] if added is None else [Operand(added, n)]
     operands.append(Operand(out, n))

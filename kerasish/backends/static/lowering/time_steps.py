@@ -72,6 +72,20 @@ class LstmUnit(_AllSteps):
         super().__init__(node)
         self._reserve()
 
+    def some_steps(self, first: int, last: int) -> Record:
+        """Return the record of some time steps, after `parts`; those from 0 on must run first."""
+        (record,) = self._time_records()
+        names, block = self.steps_kernel.names, record.block
+        block[time_steps.THREADS] = 0 if first else 1
+        block[time_steps.STEPS] = last - first
+        places = {name: time_steps.FIRST + i for i, name in enumerate(names)}
+        for name, gates in (("x", self.count), ("states", 1), ("cells", 1), ("gates", self.count)):
+            block[places[name]] = self._row(block[places[name]], first, gates)
+        if first:
+            for name, states in (("h", "states"), ("c", "cells")):
+                block[places[name]] = self._row(block[places[states]], -1)
+        return record
+
 
 class LstmGradientUnit(_AllSteps, BackwardUnit):
     """`lstm_gradient` over a sequence without a mask; its products by weights are oneDNN's."""
