@@ -104,10 +104,10 @@ class CompiledPlan:
         self.copies: list[tuple[Value, Value]] = []
         self._place_updates()
         self._check_order()
+        self._keep_weights()
         if not self.conditions:
             needed = self._kept_values()
             self.units = written_in_place(self.units, self.aliases, needed, self._buffer_of)
-        self._keep_weights()
         compile_many([k for u in self.units if u.native for k in u.kernels()])
         self.groups: list[Group] = []
         self.plan, self.sizes = self._plan(self.units, [])
