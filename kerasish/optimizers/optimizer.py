@@ -25,7 +25,7 @@ from kerasish.optimizers.weight_decay import Exclusions, decayed
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.reprs import given_arguments
 from kerasish.scopes import autocast, using_scope
-from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
+from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient, put_all
 from kerasish.tracebacks import keyword_hint, short_tracebacks
 from kerasish.typing import AnyTensor, Structure
 
@@ -200,8 +200,7 @@ class Optimizer(OptimizerState):
         if not grads and not trainable_variables:
             return
         variables = self._fitting(grads, trainable_variables)
-        for variable, value in self.updates(grads, variables, **signals):
-            variable.put(value)
+        put_all(self.updates(grads, variables, **signals))
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> AnyTensor:
         """Change variables by pairs (gradient, variable); return the counter."""
@@ -346,9 +345,16 @@ class Optimizer(OptimizerState):
         self, grads: Sequence[Any], variables: Sequence[Variable], new: Updates
     ) -> tuple[list[Tensor], list[Variable]]:
         """Return gradients and variables without those that have none, or that they replace."""
+        plain = True
         for g, v in zip(grads, variables):
-            if g is not None and v.overwrite_with_gradient:
-                self._overwrite(v, convert(g, v.dtype), new)
+            if v.overwrite_with_gradient:
+                plain = False
+                if g is not None:
+                    self._overwrite(v, convert(g, v.dtype), new)
+            elif type(g) is not Tensor or g.value.shape != v.shape:
+                plain = False
+        if plain and grads:  # what steps give
+            return list(grads), list(variables)
         pairs = [(g, v) for g, v in zip(grads, variables) if v not in new]
         kept = [(convert(g), v) for g, v in pairs if g is not None]
         missing = [v.path for g, v in pairs if g is None]
@@ -449,6 +455,12 @@ class Optimizer(OptimizerState):
         if self.division is not None:
             variable = self.division.whole(variable)
         return self._decay(variable) if self._use_weight_decay(variable) else 0.0
+
+    def decays_of(self, variables: Sequence[Variable]) -> list[float]:
+        """Return `decay_of` each of several variables."""
+        if not self.weight_decay and type(self)._decay is Optimizer._decay:
+            return [0.0] * len(variables)
+        return [self.decay_of(v) for v in variables]
 
     def _decay(self, variable: Variable) -> float:
         """Return the weight decay of a variable that is not excluded."""

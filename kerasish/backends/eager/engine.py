@@ -189,11 +189,12 @@ class Eager(Backend):
             engine = self._where_it_lies([t for some in elements for t in some])
             if engine is not self:
                 return engine.fused_update(formula, elements, numbers, decays)
-        if any(is_traced(t) for some in elements for t in some):
-            return None
         arrays = [[t.value for t in some] for some in elements]
+        if any(type(a.dtype) is str for some in arrays for a in some):  # of a trace
+            return None
         given = [None if n is None else n.value for n in numbers]
-        result = update_all(formula, arrays, given, decays, self.kernel)
+        run, fused = self._quiet.run, (formula, arrays, given, decays, self.kernel)
+        result = update_all(*fused) if run is None else run(update_all, *fused)
         return None if result is None else [[wrap(a) for a in some] for some in result]
 
     def _explain(

@@ -15,6 +15,7 @@ from kerasish.ops import random as randoms
 from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic import activation as activations
+from kerasish.ops.basic import statistics
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.nonlinearity import relu_gradient
 from kerasish.ops.networks import crossentropy, normalization
@@ -43,7 +44,10 @@ _FUSED: dict[Any, str] = {
     randoms.dropout: "cuda.fused_functions:whole_dropout",
     activations.softmax: "cuda.fused_softmax:whole_softmax",
     activations.log_softmax: "cuda.fused_softmax:whole_log_softmax",
+    crossentropy.class_hits: "cuda.fused_metrics:whole_class_hits",
     crossentropy.sparse_categorical_crossentropy: "cuda.fused_softmax:whole_class_loss",
+    statistics.mean: "cuda.fused_metrics:whole_mean",
+    statistics.running_sums: "cuda.fused_metrics:whole_running_sums",
 }
 
 

@@ -3,24 +3,53 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.memory import empty
+from kerasish.backends.eager.memory import Turns, empty
 from kerasish.backends.eager.native_loops import FLOAT, Loop
 from kerasish.backends.eager.update_program import UpdateProgram
-from kerasish.backends.loops import LoopBuilder
+from kerasish.backends.loops import LoopBuilder, address_of
 from kerasish.graph.ir import Value
 from kerasish.typing import Array
 
 LEAST = 1 << 6  # elements of all variables together
 LARGE = 1 << 12  # elements for which a loop is compiled at once; for fewer after some updates
 _PATIENCE = 20  # updates of few elements that NumPy computes first: a short run compiles nothing
+_SMALL = 1 << 16  # elements up to which the results' memory is kept, with its addresses
 # Ops whose results have the same bits in a loop and in NumPy.
 _EXACT = frozenset(
     "add subtract multiply divide negative sqrt square absolute maximum minimum reciprocal".split()
 )
+
+
+class _Layout:
+    """What updates of variables of given shapes have in common.
+
+    Args:
+        shapes: of the variables.
+        outputs: how many results each has.
+
+    Attributes:
+        total: the elements of all variables.
+        filled: the variables that have elements, by number.
+        sizes: how many these have.
+        turns: the memory of the results of small variables; None for large ones.
+    """
+
+    def __init__(self, shapes: tuple[tuple[int, ...], ...], outputs: int) -> None:
+        sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+        self.shapes, self.outputs, self.total = shapes, outputs, sum(sizes)
+        self.filled = [i for i, size in enumerate(sizes) if size]
+        self.sizes = tuple(size for size in sizes if size)
+        many = [shape for shape in shapes for _ in range(outputs)]
+        self.turns = Turns(many, FLOAT) if self.total <= _SMALL else None
+
+    def results(self) -> list[Array]:
+        """Return new arrays for the results of large variables."""
+        return [empty(shape, FLOAT) for shape in self.shapes for _ in range(self.outputs)]
 
 
 class UpdateLoop:
@@ -37,6 +66,8 @@ class UpdateLoop:
         exact = all(node.op.name in _EXACT for node in program.each)
         self._loop = Loop(self._describe, segments=True) if single and exact else None
         self._runs = 0  # of few elements
+        self._outputs = len(program.outputs)
+        self._layout = lru_cache(maxsize=16)(_Layout)
 
     def _describe(self, k: LoopBuilder) -> None:
         symbols: dict[Value, Any] = {v: k.input("float32") for v in self._program.elements}
@@ -53,23 +84,37 @@ class UpdateLoop:
             variables: for each its value, gradient and slots, all float32.
             numbers: the program's numbers.
         """
-        total = sum(some[0].size for some in variables)
-        if self._loop is None or total < LEAST:
+        if self._loop is None:
             return None
-        if total < LARGE and self._runs < _PATIENCE:
+        layout = self._layout(tuple([some[0].shape for some in variables]), self._outputs)
+        if layout.total < LEAST:
+            return None
+        if layout.total < LARGE and self._runs < _PATIENCE:
             self._runs += 1
             return None
         loop = self._loop.find()
         if loop is None:
             return None
-        scalars = [np.asarray(n) for n in numbers]
-        count = len(self._program.outputs)
-        results = [[empty(some[0].shape, FLOAT) for _ in range(count)] for some in variables]
-        segments = [
-            [*map(_in_order, some), *new] for some, new in zip(variables, results) if some[0].size
-        ]
-        loop.over_segments(segments, scalars)
-        return results
+        count, turns = self._outputs, layout.turns
+        results = layout.results() if turns is None else turns.take()
+        known = {} if turns is None else turns.addresses
+        held: list[Array] = [np.array(numbers, FLOAT)]  # until the loop has run
+        first = address_of(held[0]) if numbers else 0
+        addresses: list[int] = []
+        for i in layout.filled:
+            for x in (*variables[i], *results[i * count : (i + 1) * count]):
+                address = known.get(id(x))
+                if address is None:
+                    x = _in_order(x)
+                    held.append(x)
+                    address = address_of(x)
+                addresses.append(address)
+        shared = [first + FLOAT.itemsize * n for n in range(len(numbers))]
+        loop.over_segments(layout.sizes, addresses, shared)
+        new = [results[i : i + count] for i in range(0, len(results), count)]
+        if turns is not None:
+            turns.give_back(results)
+        return new
 
 
 def _in_order(x: Array) -> Array:

@@ -7,6 +7,7 @@ passes over arrays of megabytes with as many temporaries.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -41,24 +42,37 @@ def update_all(
         kernels: op -> its kernel on NumPy arrays.
     """
     variables = list(zip(*elements))
+    first = decays[0] if decays else 0.0
     kinds: dict[Any, list[int]] = {}  # (dtype, decay) -> numbers of the variables
-    for i, (arrays, decay) in enumerate(zip(variables, decays)):
-        dtype = arrays[0].dtype
-        if dtype not in FLOATS or any(a.dtype != dtype for a in arrays):
-            return None
-        kinds.setdefault((dtype, decay), []).append(i)
-    results: list[Any] = [None] * len(variables)
-    with np.errstate(all="ignore"):
-        for (dtype, decay), members in kinds.items():
-            some = [variables[i] for i in members]
-            chain = _chain_of(formula, some[0], numbers, bool(decay), kernels)
-            if chain is None:
+    if _are_single(variables) and all(d == first for d in decays):
+        kinds[FLOATS[0], first] = list(range(len(variables)))
+    else:
+        for i, (arrays, decay) in enumerate(zip(variables, decays)):
+            dtype = arrays[0].dtype
+            if dtype not in FLOATS or any(a.dtype != dtype for a in arrays):
                 return None
-            known = chain.numbers(numbers, dtype.type(decay))
-            new = chain.loop.run(some, known) or [chain.run(arrays, known) for arrays in some]
-            for i, arrays in zip(members, new):
-                results[i] = arrays
+            kinds.setdefault((dtype, decay), []).append(i)
+    results: list[Any] = [None] * len(variables)
+    for (dtype, decay), members in kinds.items():
+        some = [variables[i] for i in members]
+        chain = _chain_of(formula, some[0], numbers, bool(decay), kernels)
+        if chain is None:
+            return None
+        known = chain.numbers(numbers, dtype.type(decay))
+        new = chain.loop.run(some, known) or [chain.run(arrays, known) for arrays in some]
+        for i, arrays in zip(members, new):
+            results[i] = arrays
     return [list(arrays) for arrays in zip(*results)]
+
+
+def _are_single(variables: Sequence[Arrays]) -> bool:
+    """Return whether all arrays are float32, by a check that is fast and may miss some."""
+    single = FLOATS[0]
+    for arrays in variables:
+        for a in arrays:
+            if a.dtype is not single:
+                return False
+    return True
 
 
 def _chain_of(
@@ -108,6 +122,7 @@ class Chain:
         self._first = len(places)  # of the scratch registers
         self.scratch = 0
         self._calls = self._planned()
+        self._plan_numbers()
         self.loop = UpdateLoop(program, self._known)
 
     def _planned(self) -> list[Call]:
@@ -141,15 +156,34 @@ class Chain:
     def numbers(self, given: Arrays, decay: Any) -> list[Any]:
         """Return the numbers that the calls read, computed with the kernels of the ops."""
         program = self._program
-        values: dict[Value, Any] = dict(program.constants)
-        tensors = [v.value.value for v in program.variables]
-        values.update(zip(program.numbers, [*(n for n in given if n is not None), *tensors]))
+        r = [*self._constants, *[n for n in given if n is not None]]
+        r += [v.value.value for v in program.variables]
         if program.decay is not None:
-            values[program.decay] = np.asarray(decay)
+            r.append(np.asarray(decay))
+        for kernel, places, attrs, count in self._once:
+            out = kernel(*[r[i] for i in places], **attrs)
+            if count == 1:
+                r.append(out)
+            else:
+                r.extend(out)
+        return [r[i] for i in self._reads]
+
+    def _plan_numbers(self) -> None:
+        """Plan what `numbers` computes: calls on a list that grows by their results."""
+        program = self._program
+        order = [*program.constants, *program.numbers]
+        order += [] if program.decay is None else [program.decay]
+        self._constants = list(program.constants.values())
+        places, count = {v: i for i, v in enumerate(order)}, len(order)
+        self._once: list[tuple[Callable[..., Any], list[int], dict[str, Any], int]] = []
         for node in program.once:
-            out = self._kernels(_op(node))(*(values[v] for v in node.inputs), **node.attrs)
-            values.update(zip(node.outputs, [out] if len(node.outputs) == 1 else out))
-        return [values[v] for v in self._known]
+            kernel = self._kernels(_op(node))
+            inputs = [places[v] for v in node.inputs]
+            plain = getattr(kernel, "plain", kernel)  # NumPy's function: these are numbers
+            self._once.append((plain, inputs, node.attrs, len(node.outputs)))
+            places.update(zip(node.outputs, itertools.count(count)))
+            count += len(node.outputs)
+        self._reads = [places[v] for v in self._known]
 
     def run(self, arrays: Arrays, numbers: list[Any]) -> list[Any]:
         """Return the new value and slots of one variable."""

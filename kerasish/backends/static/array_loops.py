@@ -154,19 +154,21 @@ class KernelLoop:
         """Return whether threads share the columns, each of which one thread reduces."""
         return columns >= threads * arguments.PAD
 
-    def over_segments(self, arrays: Sequence[Sequence[Array]], shared: Sequence[Array]) -> None:
+    def over_segments(
+        self, sizes: tuple[int, ...], addresses: Sequence[int], shared: Sequence[int]
+    ) -> None:
         """Run the loop on several lists of arrays; see `ArrayLoop`."""
-        sizes = tuple([some[0].size for some in arrays])
         layout = self._segments(sizes, len(shared), native.get_threads())
         words, rows = list(layout.words), list(layout.rows)
-        for place, some in zip(layout.starts, arrays):
-            addresses = [address_of(a) for a in some]
-            rows[place : place + layout.elements] = addresses[: layout.elements]
-            rows[place + layout.elements + len(shared) : place + layout.width] = addresses[
-                layout.elements :
-            ]
-        for place, array in zip(layout.shared, shared):
-            words[place] = address_of(array)
+        inputs, first = layout.elements, 0
+        for place in layout.starts:
+            outputs = place + inputs + len(shared)
+            last = first + layout.width - len(shared)
+            rows[place : place + inputs] = addresses[first : first + inputs]
+            rows[outputs : place + layout.width] = addresses[first + inputs : last]
+            first = last
+        for place, address in zip(layout.shared, shared, strict=True):
+            words[place] = address
         table = ctypes.create_string_buffer(layout.pack_rows(*rows), 8 * len(rows))
         words[arguments.SEGMENTS] = ctypes.addressof(table)
         self._execute(layout.pack_words(*words))

@@ -11,6 +11,8 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kerasish import ops
 from kerasish.autodiff import gradients_of
 from kerasish.engine.data.parts import SparseEntries, assemble
@@ -68,7 +70,7 @@ def train(
         x, y, sample_weight: the batch.
     """
     note_uses(program)
-    x = assemble(x)
+    x, y, sample_weight = assemble(x), as_part(y), as_part(sample_weight)
     predictions = program.model(x, training=True)
     loss = loss_of(program.model, x, y, predictions, sample_weight, True)
     track_loss(program, loss, x)
@@ -86,6 +88,11 @@ def train(
         program.apply_gradients(gradients, variables, **signals)
     with no_gradient():
         program.update_metrics(x, y, predictions, sample_weight)
+
+
+def as_part(y: Structure) -> Structure:
+    """Return an array of numbers as a tensor, once for losses and metrics; all else as it is."""
+    return ops.convert_to_tensor(y) if type(y) is np.ndarray and y.dtype.kind in "fiub" else y
 
 
 def note_uses(program: StepProgram) -> None:
@@ -140,7 +147,7 @@ def test(
 ) -> None:
     """One evaluation step: the metrics' variables are assigned."""
     note_uses(program)
-    x = assemble(x)
+    x, y, sample_weight = assemble(x), as_part(y), as_part(sample_weight)
     predictions = program.model(x, training=False)
     loss = loss_of(program.model, x, y, predictions, sample_weight, False)
     track_loss(program, loss, x)
