@@ -9,6 +9,8 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.ops.op import Op
@@ -20,8 +22,11 @@ from kerasish.tensor import (
     Variable,
     convert,
     recording,
+    scalar,
     wrap,
 )
+
+_HOST = (np.ndarray, np.generic)  # arrays and numbers of NumPy's
 
 
 def sum_to_shape(g: Any, shape: tuple[int, ...]) -> Any:
@@ -73,6 +78,11 @@ def _apply_rule(maker: Record, gradients: dict[Any, Tensor]) -> Sequence[Any]:
         return op.grad(tuple(arriving), tuple(results), *maker.inputs, **maker.attrs)
     gs = [_zeros_like(r.value) if g is None else g for g, r in zip(arriving, results)]
     return op.grad(tuple(gs), tuple(results), *maker.inputs, **maker.attrs)
+
+
+def _one(t: Tensor) -> Tensor | None:
+    """Return 1 for a number on the CPU, without an op; None for all else."""
+    return None if t.shape or not isinstance(t.value, _HOST) else scalar(1.0, t.dtype)
 
 
 def walk_back(
@@ -141,7 +151,10 @@ def differentiate(
         since: records made before this serial number count as constants.
     """
     if gradients is None:
-        gradients = [ops.ones(t.shape, t.dtype) for t in targets]
+        gradients = []
+        for t in targets:
+            one = _one(t)
+            gradients.append(ops.ones(t.shape, t.dtype) if one is None else one)
     pairs = []
     for t, g in zip(targets, gradients):
         g = convert(g, t.dtype)

@@ -133,10 +133,9 @@ def fused_update(
     kinds = list(zip(*slots))  # in the order of their making: all first slots, all second ones
     values, *by_slot = [values_of(many) for many in (variables, *kinds)]
     fitting = [
-        g if g.value.dtype is value.value.dtype or g.dtype == value.dtype
-        else ops.cast(g, value.dtype)
+        g if g.dtype == value.dtype else ops.cast(g, value.dtype)
         for g, value in zip(gradients, values)
-    ]  # fmt: skip
+    ]
     numbers = [rate, factor, *shared.values()]
     decays = optimizer.decays_of(variables)
     result = current_engine().fused_update(formula, [values, fitting, *by_slot], numbers, decays)

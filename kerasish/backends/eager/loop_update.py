@@ -97,18 +97,18 @@ class UpdateLoop:
             return None
         count, turns = self._outputs, layout.turns
         results = layout.results() if turns is None else turns.take()
-        known = {} if turns is None else turns.addresses
-        held: list[Array] = [np.array(numbers, FLOAT)]  # until the loop has run
-        first = address_of(held[0]) if numbers else 0
-        addresses: list[int] = []
+        scalars = np.array(numbers, FLOAT)
+        first = address_of(scalars) if numbers else 0
+        arrays: list[Array] = []  # which hold copies until the loop has run
         for i in layout.filled:
-            for x in (*variables[i], *results[i * count : (i + 1) * count]):
-                address = known.get(id(x))
-                if address is None:
-                    x = _in_order(x)
-                    held.append(x)
-                    address = address_of(x)
-                addresses.append(address)
+            arrays += variables[i]
+            arrays += results[i * count : (i + 1) * count]
+        known: dict[int, int] = {} if turns is None else turns.addresses
+        addresses: list[Any] = list(map(known.get, map(id, arrays)))
+        for n, address in enumerate(addresses):
+            if address is None:
+                x = arrays[n] = _in_order(arrays[n])
+                addresses[n] = address_of(x)
         shared = [first + FLOAT.itemsize * n for n in range(len(numbers))]
         loop.over_segments(layout.sizes, addresses, shared)
         new = [results[i : i + count] for i in range(0, len(results), count)]

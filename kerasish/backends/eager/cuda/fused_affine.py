@@ -97,6 +97,11 @@ def _gradient(
     g: Array, y: Array, *inputs: Any, onto: Array, kind: str | None, units: tuple[int, ...]
 ) -> list[Any]:
     x, kernel, *bias = inputs
+    if onto is None and len(units) == 1 and bias and kernel.tracked and bias[0].tracked:
+        whole = _ALL_GRADIENTS if x.tracked else _OF_WEIGHTS
+        if isinstance(g.value, np.ndarray):
+            results = whole(g, y, x, kernel, kind=kind)
+            return list(results) if x.tracked else [None, *results]
     if kind == "relu":
         g = THROUGH_RELU(g, y)
     if len(units) > 1:
@@ -109,6 +114,41 @@ def _gradient(
         return [by_x, *_WEIGHTS_GRADIENT(g, x)]
     by_kernel = by_right(g, y, x, kernel) if kernel.tracked else None
     return [by_x, by_kernel, *(BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
+
+
+def _all_kernel(
+    xp: ArrayModule, g: Array, y: Array, x: Array, kernel: Array, *, kind: str | None
+) -> tuple[Array, ...]:
+    if kind == "relu":
+        g = _through_relu_kernel(xp, g, y)
+    return _rows_kernel(xp, g, kernel), *_weights_kernel(xp, g, x)
+
+
+def _of_weights_kernel(
+    xp: ArrayModule, g: Array, y: Array, x: Array, kernel: Array, *, kind: str | None
+) -> tuple[Array, ...]:
+    return _weights_kernel(xp, _through_relu_kernel(xp, g, y) if kind == "relu" else g, x)
+
+
+def _all_rule(
+    h: Array, dx: Array, g: Array, y: Array, x: Array, kernel: Array, kind: str | None
+) -> list[Any]:
+    def back(g: Array, x: Array, kernel: Array) -> Any:
+        g = THROUGH_RELU(g, y) if kind == "relu" else g
+        return [_ROWS_GRADIENT(g, kernel), *_WEIGHTS_GRADIENT(g, x)]
+
+    by_g, by_x, by_kernel = again(back, [g, x, kernel], h)
+    return [by_g, None, by_x, by_kernel]
+
+
+def _of_weights_rule(
+    h: Array, dx: Array, g: Array, y: Array, x: Array, kernel: Array, kind: str | None
+) -> list[Any]:
+    def back(g: Array, x: Array) -> Any:
+        return list(_WEIGHTS_GRADIENT(THROUGH_RELU(g, y) if kind == "relu" else g, x))
+
+    by_g, by_x = again(back, [g, x], h)
+    return [by_g, None, by_x, None]
 
 
 def _flops(of_rows: int, of_columns: int, in_results: bool = False) -> Any:
@@ -127,6 +167,10 @@ def _flops(of_rows: int, of_columns: int, in_results: bool = False) -> Any:
     return count
 
 
+def _flops_of_all(inputs: Any, results: Any) -> int:
+    return 4 * math.prod(inputs[0]) * inputs[2][-1]
+
+
 # Of x: what has arrived there before is added as the product is written.
 _ROWS_GRADIENT = make_op(_rows_kernel, _rows_rule, flops=_flops(0, 1, in_results=True))
 _ROWS_ONTO = make_op(
@@ -135,6 +179,9 @@ _ROWS_ONTO = make_op(
 )  # fmt: skip
 # Of the kernel and of the bias: sums of what arrives are made as the product reads it.
 _WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2, flops=_flops(0, 1))
+# All of them at once on the CPU, where an op's Python takes as long as a small product.
+_ALL_GRADIENTS = make_op(_all_kernel, _all_rule, outputs=3, flops=_flops_of_all)
+_OF_WEIGHTS = make_op(_of_weights_kernel, _of_weights_rule, outputs=2, flops=_flops(0, 2))
 _AFFINE = make_op(_affine_kernel, _gradient, accumulates=True, flops=_flops(0, 1))
 
 
@@ -144,15 +191,18 @@ def whole_affine(
     """Return the op that does `affine` whole: for a bias, relu, or both."""
     if bias is None and not rectified:
         return None
-    x, kernel = as_tensor(x), as_tensor(kernel)
-    given = [x, kernel] if bias is None else [x, kernel, as_tensor(bias)]
-    left, right = x.value.shape, kernel.value.shape
+    given = [as_tensor(x), as_tensor(kernel)] + ([] if bias is None else [as_tensor(bias)])
+    values = [t.value for t in given]
+    left, right = values[0].shape, values[1].shape
     if len(left) < 2 or len(right) != 2 or left[-1] != right[0] or 0 in left or 0 in right:
         return None
-    if bias is not None and given[2].value.shape != right[1:]:
+    if bias is not None and values[2].shape != right[1:]:
         return None
-    dtype = x.dtype
-    if dtype not in SCALARS or any(t.dtype != dtype for t in given):
+    dtype = values[0].dtype
+    for value in values[1:]:
+        if value.dtype is not dtype and value.dtype != dtype:
+            return None
+    if given[0].dtype not in SCALARS:
         return None
     return _AFFINE, given, {"kind": "relu" if rectified else None, "units": right[1:]}
 

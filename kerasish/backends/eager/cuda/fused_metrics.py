@@ -116,8 +116,9 @@ def whole_running_sums(
 ) -> Call | None:
     """Return the op that does `running_sums` in one launch; None: too many values for a block."""
     given = [as_tensor(v) for v in (total, count, values)]
-    if any(v.dtype != "float32" for v in given) or not fits(*given):
-        return None
+    for v in given:
+        if v.dtype != "float32" or 0 in v.shape:
+            return None
     if recording.on and any(v.tracked for v in given):
         return None  # this kernel has no gradient
     if given[0].shape or given[1].shape or math.prod(given[2].shape) > MOST_VALUES:
