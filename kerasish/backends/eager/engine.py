@@ -6,8 +6,8 @@ import contextvars
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -26,7 +26,6 @@ from kerasish.graph.trace import trace_answering
 from kerasish.graph.work import flops_of
 from kerasish.ops.op import Engine, Op, UpdateFormula, has_chosen_engine, using_engine
 from kerasish.ops.shapes import Spec
-from kerasish.overriding import override
 from kerasish.scopes import current_path
 from kerasish.tensor import (
     Tensor,
@@ -66,6 +65,31 @@ class _Quiet(threading.local):
 def _with_errstate(kernel: Array, *values: Any, **attrs: Any) -> Any:
     with np.errstate(all="ignore"):
         return kernel(*values, **attrs)
+
+
+class _StepScope(AbstractContextManager[None]):
+    """What `step_scope` returns. NumPy is silent about NaN and infinity inside.
+
+    Args:
+        quiet: how kernels run.
+        scope: in which the step reads and writes variables.
+    """
+
+    def __init__(self, quiet: _Quiet, scope: VariableScope) -> None:
+        self._quiet, self._scope = quiet, scope
+        self._silence, self._variables = np.errstate(all="ignore"), using_scope(scope)
+
+    def __enter__(self) -> None:
+        self._before, self._quiet.run = self._quiet.run, None
+        self._silence.__enter__()
+        self._variables.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._variables.__exit__()
+        self._silence.__exit__()
+        self._quiet.run = self._before
+        if kind is None:
+            self._scope.commit()
 
 
 class Eager(Backend):
@@ -224,13 +248,9 @@ class Eager(Backend):
         """Return `function` as a step whose assignments are made together at its end."""
         return EagerStep(self, function)
 
-    @contextmanager
-    def step_scope(self) -> Iterator[None]:
+    def step_scope(self) -> AbstractContextManager[None]:
         """A context of a step: its assignments are made together at its end, if it succeeds."""
-        scope = self._scope()
-        with override(self._quiet, "run", None), np.errstate(all="ignore"), using_scope(scope):
-            yield
-        scope.commit()
+        return _StepScope(self._quiet, self._scope())
 
     def _scope(self) -> VariableScope:
         return VariableScope()

@@ -230,7 +230,8 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
         try:
             if context.recorder is not None:
                 return context.recorder.layer_call(self, args, kwargs)
-            if any_symbolic(args) or kwargs and any_symbolic(kwargs):
+            plain = len(args) == 1 and type(args[0]) is Tensor
+            if not plain and any_symbolic(args) or kwargs and any_symbolic(kwargs):
                 return self._call_symbolic(args, kwargs)
             if args:
                 first = args[0]

@@ -133,9 +133,9 @@ class MasksMixin:
         """Let the result carry a mask: the fast way for one tensor in, one out."""
         if (
             type(first) is Tensor
-            and getattr(first, "_keras_mask", None) is None
-            and getattr(first, "dropped_mask", None) is None
-            and not _overrides(self, "compute_mask", MasksMixin)
+            and first._keras_mask is None
+            and first.dropped_mask is None
+            and type(self).compute_mask is MasksMixin.compute_mask
         ):
             return
         self._set_masks(first, output)
