@@ -74,14 +74,14 @@ class ArrayLoop(Protocol):
         """
 
     def over_segments(
-        self, sizes: tuple[int, ...], addresses: Sequence[int], shared: Sequence[int]
+        self, sizes: tuple[int, ...], addresses: Sequence[Sequence[int]], shared: Sequence[int]
     ) -> None:
         """Run the loop on several lists of arrays, each with a size of its own.
 
         Args:
             sizes: the elements of each segment.
-            addresses: for each segment those of its inputs and outputs of "element" level, in
-                order, one segment after the other.
+            addresses: of each input of "element" level and of each output, in order: one for each
+                segment.
             shared: the addresses of the inputs of "scalar" level, which follow those of "element"
                 level.
         """

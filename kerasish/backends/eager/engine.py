@@ -18,6 +18,7 @@ from kerasish.backends.eager.fused_on_cpu import fused_call, results_of
 from kerasish.backends.eager.memory import Pool, using_pool
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_all
+from kerasish.backends.onednn import native
 from kerasish.backends.origins import stages
 from kerasish.devices import Device, _State, current, place_of
 from kerasish.errors import user_place
@@ -236,13 +237,16 @@ class Eager(Backend):
             raise clearer from None  # NumPy's error says less
 
     def threads(self) -> int | None:
-        """Return how many threads NumPy's products are split among; None on a GPU."""
+        """Return how many threads products and loops are split among; None on a GPU."""
         if self.xp is not np:
             return None
         import threadpoolctl
 
         pools = threadpoolctl.threadpool_info()
-        return max((p["num_threads"] for p in pools if p["user_api"] == "blas"), default=None)
+        counts = [p["num_threads"] for p in pools if p["user_api"] == "blas"]
+        if not native.available():  # else: why oneDNN and compiled loops cannot be used
+            counts.append(native.get_threads())
+        return max(counts, default=None)
 
     def compile(self, function: Callable[..., Any], **options: Any) -> CompiledStep:
         """Return `function` as a step whose assignments are made together at its end."""

@@ -34,7 +34,7 @@ class _Layout:
 
     Attributes:
         total: the elements of all variables.
-        filled: the variables that have elements, by number.
+        filled: the variables that have elements, by number; None: all.
         sizes: how many these have.
         turns: the memory of the results of small variables; None for large ones.
     """
@@ -42,14 +42,13 @@ class _Layout:
     def __init__(self, shapes: tuple[tuple[int, ...], ...], outputs: int) -> None:
         sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
         self.shapes, self.outputs, self.total = shapes, outputs, sum(sizes)
-        self.filled = [i for i, size in enumerate(sizes) if size]
+        self.filled = [i for i, size in enumerate(sizes) if size] if 0 in sizes else None
         self.sizes = tuple(size for size in sizes if size)
-        many = [shape for shape in shapes for _ in range(outputs)]
-        self.turns = Turns(many, FLOAT) if self.total <= _SMALL else None
+        self.turns = Turns(shapes * outputs, FLOAT) if self.total <= _SMALL else None
 
     def results(self) -> list[Array]:
         """Return new arrays for the results of large variables."""
-        return [empty(shape, FLOAT) for shape in self.shapes for _ in range(self.outputs)]
+        return [empty(shape, FLOAT) for shape in self.shapes * self.outputs]
 
 
 class UpdateLoop:
@@ -77,16 +76,18 @@ class UpdateLoop:
         for v in self._program.outputs:
             k.output(symbols[v])
 
-    def run(self, variables: Sequence[Sequence[Array]], numbers: Sequence[Any]) -> Any:
-        """Return for each variable its new value and slots; None where no loop computes them.
+    def run(
+        self, elements: Sequence[Sequence[Array]], numbers: Sequence[Any]
+    ) -> list[list[Array]] | None:
+        """Return [new values, new slots, ...]; None where no loop computes them.
 
         Args:
-            variables: for each its value, gradient and slots, all float32.
+            elements: values, gradients and each kind of slot, all float32.
             numbers: the program's numbers.
         """
         if self._loop is None:
             return None
-        layout = self._layout(tuple([some[0].shape for some in variables]), self._outputs)
+        layout = self._layout(tuple([x.shape for x in elements[0]]), self._outputs)
         if layout.total < LEAST:
             return None
         if layout.total < LARGE and self._runs < _PATIENCE:
@@ -95,23 +96,24 @@ class UpdateLoop:
         loop = self._loop.find()
         if loop is None:
             return None
-        count, turns = self._outputs, layout.turns
+        turns, count = layout.turns, len(layout.shapes)
         results = layout.results() if turns is None else turns.take()
+        new = [results[i : i + count] for i in range(0, len(results), count)]
+        known: dict[int, int] = {} if turns is None else turns.addresses
+        held: list[Array] = []  # copies, until the loop has run
+        operands: list[list[Any]] = []
+        for many in (*elements, *new):
+            many = many if layout.filled is None else [many[i] for i in layout.filled]
+            addresses: list[Any] = list(map(known.get, map(id, many)))
+            for i, address in enumerate(addresses):
+                if address is None:
+                    held.append(_in_order(many[i]))
+                    addresses[i] = address_of(held[-1])
+            operands.append(addresses)
         scalars = np.array(numbers, FLOAT)
         first = address_of(scalars) if numbers else 0
-        arrays: list[Array] = []  # which hold copies until the loop has run
-        for i in layout.filled:
-            arrays += variables[i]
-            arrays += results[i * count : (i + 1) * count]
-        known: dict[int, int] = {} if turns is None else turns.addresses
-        addresses: list[Any] = list(map(known.get, map(id, arrays)))
-        for n, address in enumerate(addresses):
-            if address is None:
-                x = arrays[n] = _in_order(arrays[n])
-                addresses[n] = address_of(x)
         shared = [first + FLOAT.itemsize * n for n in range(len(numbers))]
-        loop.over_segments(layout.sizes, addresses, shared)
-        new = [results[i : i + count] for i in range(0, len(results), count)]
+        loop.over_segments(layout.sizes, operands, shared)
         if turns is not None:
             turns.give_back(results)
         return new

@@ -41,36 +41,50 @@ def update_all(
         decays: for each variable its weight decay, 0 for none.
         kernels: op -> its kernel on NumPy arrays.
     """
-    variables = list(zip(*elements))
-    first = decays[0] if decays else 0.0
-    kinds: dict[Any, list[int]] = {}  # (dtype, decay) -> numbers of the variables
-    if _are_single(variables) and all(d == first for d in decays):
-        kinds[FLOATS[0], first] = list(range(len(variables)))
-    else:
-        for i, (arrays, decay) in enumerate(zip(variables, decays)):
-            dtype = arrays[0].dtype
-            if dtype not in FLOATS or any(a.dtype != dtype for a in arrays):
-                return None
-            kinds.setdefault((dtype, decay), []).append(i)
-    results: list[Any] = [None] * len(variables)
+    kinds = _kinds(elements, decays)
+    if kinds is None:
+        return None
+    results: list[list[Any]] = []
     for (dtype, decay), members in kinds.items():
-        some = [variables[i] for i in members]
-        chain = _chain_of(formula, some[0], numbers, bool(decay), kernels)
+        whole = len(members) == len(elements[0])
+        some = elements if whole else [[many[i] for i in members] for many in elements]
+        chain = _chain_of(formula, [many[0] for many in some], numbers, bool(decay), kernels)
         if chain is None:
             return None
         known = chain.numbers(numbers, dtype.type(decay))
-        new = chain.loop.run(some, known) or [chain.run(arrays, known) for arrays in some]
-        for i, arrays in zip(members, new):
-            results[i] = arrays
-    return [list(arrays) for arrays in zip(*results)]
+        new = chain.loop.run(some, known)
+        if new is None:
+            new = [[*many] for many in zip(*[chain.run(arrays, known) for arrays in zip(*some)])]
+        if whole:
+            return new
+        results = results or [[None] * len(decays) for _ in new]
+        for many, given in zip(results, new):
+            for i, array in zip(members, given):
+                many[i] = array
+    return results
 
 
-def _are_single(variables: Sequence[Arrays]) -> bool:
-    """Return whether all arrays are float32, by a check that is fast and may miss some."""
-    single = FLOATS[0]
-    for arrays in variables:
-        for a in arrays:
-            if a.dtype is not single:
+def _kinds(
+    elements: Sequence[Arrays], decays: Sequence[float]
+) -> dict[tuple[np.dtype, float], list[int]] | None:
+    """Return the variables of each (dtype, decay) by number; None where a dtype does not fit."""
+    single, first = FLOATS[0], decays[0]
+    if decays.count(first) == len(decays) and _are(single, elements):
+        return {(single, first): [*range(len(decays))]}
+    kinds: dict[tuple[np.dtype, float], list[int]] = {}
+    for i, (arrays, decay) in enumerate(zip(zip(*elements), decays)):
+        dtype = arrays[0].dtype
+        if dtype not in FLOATS or any(a.dtype != dtype for a in arrays):
+            return None
+        kinds.setdefault((dtype, decay), []).append(i)
+    return kinds
+
+
+def _are(dtype: np.dtype, elements: Sequence[Arrays]) -> bool:
+    """Return whether all arrays have this very dtype: a fast check, which may miss some."""
+    for many in elements:
+        for a in many:
+            if a.dtype is not dtype:
                 return False
     return True
 
@@ -78,8 +92,8 @@ def _are_single(variables: Sequence[Arrays]) -> bool:
 def _chain_of(
     formula: UpdateFormula, arrays: Arrays, numbers: Arrays, decay: bool, kernels: Kernels
 ) -> Chain | None:
-    given = ["-" if n is None else f"{n.dtype.char}{n.ndim}" for n in numbers]
-    key = f"numpy {arrays[0].dtype.char}{len(arrays)} {decay} {' '.join(given)}"
+    given = [None if n is None else (n.dtype.char, n.ndim) for n in numbers]
+    key = ("numpy", arrays[0].dtype.char, len(arrays), decay, *given)
     if key not in formula.compiled:
         specs = [None if n is None else Spec(n.shape, n.dtype.name) for n in numbers]
         program = program_of(formula, arrays[0].dtype.name, len(arrays), specs, decay)

@@ -59,19 +59,17 @@ class _Segments(NamedTuple):
         pack_rows: packs the table.
         words: of the block.
         rows: of the table.
-        starts: where the addresses of each segment begin in the table.
+        places: where the addresses of each operand that has elements stand in a row of the table.
         shared: where the addresses of what all segments share stand in the block.
-        elements: how many inputs have elements.
-        width: how many operands there are.
+        width: how many words a row has.
     """
 
     pack_words: Callable[..., bytes]
     pack_rows: Callable[..., bytes]
     words: tuple[int, ...]
     rows: tuple[int, ...]
-    starts: tuple[int, ...]
+    places: tuple[int, ...]
     shared: tuple[int, ...]
-    elements: int
     width: int
 
 
@@ -155,18 +153,13 @@ class KernelLoop:
         return columns >= threads * arguments.PAD
 
     def over_segments(
-        self, sizes: tuple[int, ...], addresses: Sequence[int], shared: Sequence[int]
+        self, sizes: tuple[int, ...], addresses: Sequence[Sequence[int]], shared: Sequence[int]
     ) -> None:
         """Run the loop on several lists of arrays; see `ArrayLoop`."""
         layout = self._segments(sizes, len(shared), native.get_threads())
         words, rows = list(layout.words), list(layout.rows)
-        inputs, first = layout.elements, 0
-        for place in layout.starts:
-            outputs = place + inputs + len(shared)
-            last = first + layout.width - len(shared)
-            rows[place : place + inputs] = addresses[first : first + inputs]
-            rows[outputs : place + layout.width] = addresses[first + inputs : last]
-            first = last
+        for place, of_segments in zip(layout.places, addresses, strict=True):
+            rows[place :: layout.width] = of_segments
         for place, address in zip(layout.shared, shared, strict=True):
             words[place] = address
         table = ctypes.create_string_buffer(layout.pack_rows(*rows), 8 * len(rows))
@@ -189,10 +182,9 @@ class KernelLoop:
             struct.Struct(f"{table.size}q").pack,
             tuple(block.tolist()),
             tuple(table.reshape(-1).tolist()),
-            tuple(range(2, table.size, 2 + width)),
+            (*range(2, 2 + elements), *range(2 + elements + shared, 2 + width)),
             tuple(arguments.operand_word(kernel, elements + n) for n in range(shared)),
-            elements,
-            width,
+            2 + width,
         )
 
 

@@ -17,13 +17,12 @@ from kerasish import ops
 from kerasish.autodiff import gradients_of
 from kerasish.engine.data.parts import SparseEntries, assemble
 from kerasish.engine.training.interface import StepProgram, TrainedModel
-from kerasish.tensor import Variable, no_gradient
+from kerasish.tensor import Tensor, Variable, no_gradient
 from kerasish.typing import Logs, Structure, TensorLike
 from kerasish.watched import is_collecting, note_use
 
 if TYPE_CHECKING:
     from kerasish.engine.functional.host_stage import HostInputs
-    from kerasish.tensor import Tensor
 
 
 def pack(
@@ -92,7 +91,7 @@ def train(
 
 def as_part(y: Structure) -> Structure:
     """Return an array of numbers as a tensor, once for losses and metrics; all else as it is."""
-    return ops.convert_to_tensor(y) if type(y) is np.ndarray and y.dtype.kind in "fiub" else y
+    return Tensor(y) if type(y) is np.ndarray and y.dtype.kind in "fiub" else y
 
 
 def note_uses(program: StepProgram) -> None:
