@@ -215,8 +215,10 @@ class Eager(Backend):
             if engine is not self:
                 return engine.fused_update(formula, elements, numbers, decays)
         arrays = [[t.value for t in some] for some in elements]
-        if any(type(a.dtype) is str for some in arrays for a in some):  # of a trace
-            return None
+        for some in arrays:
+            for a in some:
+                if type(a.dtype) is str:  # of a trace
+                    return None
         given = [None if n is None else n.value for n in numbers]
         run, fused = self._quiet.run, (formula, arrays, given, decays, self.kernel)
         result = update_all(*fused) if run is None else run(update_all, *fused)

@@ -21,7 +21,6 @@ from kerasish.engine.layer.arguments import (
     _described,
     _is_array,
     _is_part_array,
-    _is_plain_tensor,
     _legacy_shape,
     _revived,
     described_arguments,
@@ -299,11 +298,18 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
             for t in tree.flatten(outputs):
                 self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))
         first = args[0] if args else self._first_named(kwargs)
+        if first is None:
+            return
         given = kwargs.get("mask")
-        if first is not None and (given is not None or not _is_plain_tensor(outputs)):
+        if (
+            given is not None
+            or type(outputs) is not Tensor
+            or type(first) is not Tensor
+            or first._keras_mask is not None
+            or first.dropped_mask is not None
+            or type(self).compute_mask is not MasksMixin.compute_mask
+        ):
             self._set_masks(first, outputs, given)
-        elif first is not None:
-            self._set_mask(first, outputs)
 
     def _call_symbolic(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         args = tuple(

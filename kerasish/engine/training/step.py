@@ -69,7 +69,7 @@ def train(
         x, y, sample_weight: the batch.
     """
     note_uses(program)
-    x, y, sample_weight = assemble(x), as_part(y), as_part(sample_weight)
+    x, y, sample_weight = as_part(assemble(x)), as_part(y), as_part(sample_weight)
     predictions = program.model(x, training=True)
     loss = loss_of(program.model, x, y, predictions, sample_weight, True)
     track_loss(program, loss, x)
@@ -90,7 +90,10 @@ def train(
 
 
 def as_part(y: Structure) -> Structure:
-    """Return an array of numbers as a tensor, once for losses and metrics; all else as it is."""
+    """Return an array of numbers as a tensor of its own memory; all else as it is.
+
+    It is made once for all layers, losses and metrics that read it.
+    """
     return Tensor(y) if type(y) is np.ndarray and y.dtype.kind in "fiub" else y
 
 

@@ -34,12 +34,18 @@ def _compact(xp: ArrayModule, x: Array) -> Array:
     return np.ascontiguousarray(x) if xp is np else compact(x)
 
 
+def _rows(xp: ArrayModule, x: Array) -> Array:
+    """Return x as a matrix in C order."""
+    rows = _compact(xp, x)
+    return rows if rows.ndim == 2 else rows.reshape(-1, x.shape[-1])
+
+
 def _affine_kernel(
     xp: ArrayModule, x: Array, kernel: Array, *bias: Any, kind: str | None, units: tuple[int, ...]
 ) -> Array:
-    rows = x if x.ndim == 2 else _compact(xp, x).reshape(-1, x.shape[-1])
+    rows = x if x.ndim == 2 else _rows(xp, x)
     y = _products(xp).affine(rows, kernel, bias[0] if bias else None, kind)
-    return y.reshape(*x.shape[:-1], *units)
+    return y if x.ndim == 2 and len(units) == 1 else y.reshape(*x.shape[:-1], *units)
 
 
 def _through_relu_kernel(xp: ArrayModule, g: Array, y: Array) -> Array:
@@ -55,8 +61,7 @@ def _bias_kernel(xp: ArrayModule, g: Array) -> Array:
 
 
 def _weights_kernel(xp: ArrayModule, g: Array, x: Array) -> Array:
-    rows = (_compact(xp, v).reshape(-1, v.shape[-1]) for v in (x, g))
-    return _products(xp).kernel_gradient(*rows)
+    return _products(xp).kernel_gradient(_rows(xp, x), _rows(xp, g))
 
 
 def _rows_kernel(xp: ArrayModule, g: Array, kernel: Array) -> Array:
@@ -65,9 +70,9 @@ def _rows_kernel(xp: ArrayModule, g: Array, kernel: Array) -> Array:
 
 def _onto_kernel(xp: ArrayModule, onto: Array, g: Array, kernel: Array) -> Array:
     shape = (*g.shape[:-1], kernel.shape[0])
-    before = None if onto is None else _compact(xp, onto).reshape(-1, shape[-1])
-    rows = _compact(xp, g).reshape(-1, g.shape[-1])
-    return _products(xp).rows_gradient(rows, kernel, before).reshape(shape)
+    before = None if onto is None else _rows(xp, onto)
+    dx = _products(xp).rows_gradient(_rows(xp, g), kernel, before)
+    return dx if g.ndim == 2 else dx.reshape(shape)
 
 
 def _rows_rule(h: Array, dx: Array, g: Array, kernel: Array) -> list[Any]:
