@@ -92,7 +92,7 @@ _constant_tensors: dict[Any, Tensor] = {}
 
 
 def _constant(value: float, like: Tensor) -> Tensor:
-    """Return a number as a tensor of the float dtype of `like`; it is kept, never handed out."""
+    """Return a number as a tensor of the dtype of `like`; it is kept, never handed out."""
     key = (value, like.value.dtype)
     result = _constant_tensors.get(key)
     if result is None or value == 0:  # 0.0 and -0.0 are equal
@@ -131,6 +131,9 @@ def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
             return a, _constant(b, a)
         if type(b) is Tensor and type(a) in _REALS and b.value.dtype in _FLOATS:
             return _constant(a, b), b
+        if type(a) is Tensor and type(b) is int and op.promote in ("same", "number"):
+            if dtypes.is_integer(a.dtype):  # which a Python integer takes
+                return a, _constant(b, a)
     kinds: list[str] = []
     waiting: list[Any] = []
     for i, a in enumerate(args):

@@ -36,7 +36,10 @@ class VariableScope(Scope):
             value = self.given.get(variable)
         if value is not None:
             return value
-        return variable.latest if self.outer is None else self.outer.read(variable)
+        if self.outer is not None:
+            return self.outer.read(variable)
+        leaf = variable._current if variable.store is None else None
+        return variable.latest if leaf is None else leaf
 
     def write(self, variable: Variable, value: Tensor) -> None:
         """Keep the assignment."""

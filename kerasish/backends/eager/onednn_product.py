@@ -82,6 +82,8 @@ def _by_onednn(a: Array, b: Array, bias: Array | None, onto: Array | None) -> Ar
     """Return a @ b + bias + onto, or None where NumPy is to compute it."""
     if not (a.dtype.char == b.dtype.char == "f"):
         return None
+    if a.ndim == b.ndim == 2 and a.size * b.shape[1] < LEAST_WORK:
+        return None  # as `plan_of` says, for less
     plan = plan_of((a.shape, a.strides), (b.shape, b.strides))
     if plan is None:
         return None
@@ -170,6 +172,8 @@ def kernel_gradient(rows: Array, g: Array) -> tuple[Array, Array]:
 
 def column_sums(g: Array) -> Array:
     """Return the sum of g over all axes but the last."""
+    if g.size < LEAST and g.ndim == 2:
+        return np.add.reduce(g)
     axes: Sequence[int] = tuple(range(g.ndim - 1))
     result = reduced(g, axes) if g.size >= LEAST else None
     return np.add.reduce(g, axis=axes) if result is None else result

@@ -116,11 +116,12 @@ def whole_running_sums(
 ) -> Call | None:
     """Return the op that does `running_sums` in one launch; None: too many values for a block."""
     given = [as_tensor(v) for v in (total, count, values)]
-    for v in given:
-        if v.dtype != "float32" or 0 in v.shape:
+    shapes = [v.value.shape for v in given]
+    for v, shape in zip(given, shapes):
+        if v.dtype != "float32" or 0 in shape:
             return None
     if recording.on and any(v.tracked for v in given):
         return None  # this kernel has no gradient
-    if given[0].shape or given[1].shape or math.prod(given[2].shape) > MOST_VALUES:
+    if shapes[0] or shapes[1] or math.prod(shapes[2]) > MOST_VALUES:
         return None
     return _SUMS, given, {"factor": float(factor), "number": float(number)}
