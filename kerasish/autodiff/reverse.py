@@ -102,11 +102,11 @@ def walk_back(
     keep = set(wanted)
 
     def arrive(t: Tensor, g: Tensor) -> None:
-        name = name_of(t)
+        maker = t.maker
+        name = t.key if maker is None else (maker, t.index)
         if name is None:
             return
         results[name] = ops.add(results[name], g) if name in results else g
-        maker = t.maker
         if maker is not None and maker.serial not in seen:
             seen.add(maker.serial)
             heapq.heappush(queue, (-maker.serial, maker))
@@ -133,7 +133,9 @@ def walk_back(
             if given.dtype is not own.dtype and g.dtype != t.dtype:
                 g = ops.cast(g, t.dtype)
             arrive(t, g)
-    kept.update((name, g) for name, g in results.items() if type(name) is Key)
+    for name, g in results.items():
+        if type(name) is Key:
+            kept[name] = g
     return kept
 
 

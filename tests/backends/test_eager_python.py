@@ -138,6 +138,17 @@ def test_gradients_of_a_first_and_of_a_later_layer_are_their_compositions(
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4 * np.abs(b).max())
 
 
+@pytest.mark.parametrize("dtype", ["float32", "int32"])
+def test_a_list_of_inputs_that_changes_later_changes_no_gradient(dtype):
+    x, y = Variable(normal(2, 3)), ops.convert_to_tensor(normal(2, 3))
+    with GradientTape() as tape:
+        parts = [x.value, y] if dtype == "float32" else [x.value, ops.cast(y, dtype)]
+        joined = ops.concatenate(parts, 0)
+        parts.reverse()
+        loss = ops.sum(joined * ops.arange(4.0)[:, None])
+    assert tape.gradient(loss, x).tolist() == [[0.0] * 3, [1.0] * 3]
+
+
 def test_weights_that_do_not_train_get_no_gradient():
     layer = layers.Dense(3)
     layer.build((None, 2))

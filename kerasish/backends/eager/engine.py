@@ -137,6 +137,8 @@ class Eager(Backend):
             if len(tensors) == 1:
                 value = tensors[0].value
                 out = kernel(value, **attrs) if run is None else run(kernel, value, **attrs)
+            elif len(tensors) == 2 and run is None:
+                out = kernel(tensors[0].value, tensors[1].value, **attrs)
             else:
                 values = [t.value for t in tensors]
                 out = kernel(*values, **attrs) if run is None else run(kernel, *values, **attrs)

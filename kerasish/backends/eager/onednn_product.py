@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.backends import onednn
-from kerasish.backends.eager.loop_elements import reduced
+from kerasish.backends.eager.loop_elements import reduced, through_relu
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import FLOAT, LEAST, Loop, fits
 from kerasish.backends.eager.onednn_runner import Runner, Step, find, threads_for
@@ -168,6 +168,27 @@ def kernel_gradient(rows: Array, g: Array) -> tuple[Array, Array]:
     """Return (rows^T @ g, sums of g): the gradients of `affine` by kernel and bias."""
     y = _by_onednn(rows.T, g, None, None)
     return rows.T @ g if y is None else y, column_sums(g)
+
+
+def gradients(g: Array, y: Array | None, x: Array, kernel: Array, by_x: bool) -> tuple[Array, ...]:
+    """Return the gradients of `affine` by x (if `by_x`), by its kernel, and by its bias.
+
+    Args:
+        g: what arrives at the result.
+        y: the result, where relu gave it; None: without relu.
+        x: what was multiplied, with any number of axes.
+        kernel: the kernel.
+        by_x: whether the gradient by x is asked for.
+    """
+    g = g if y is None else through_relu(g, y)
+    rows, arriving = np.ascontiguousarray(x), np.ascontiguousarray(g)
+    if x.ndim == 2 and x.size * kernel.shape[1] < LEAST_WORK and g.size < LEAST:
+        # What the functions below do, for less.
+        others = rows.T @ arriving, np.add.reduce(arriving)
+        return (arriving @ kernel.T, *others) if by_x else others
+    rows, arriving = (v.reshape(-1, v.shape[-1]) for v in (rows, arriving))
+    dx = (rows_gradient(arriving, kernel, None).reshape(x.shape),) if by_x else ()
+    return *dx, *kernel_gradient(rows, arriving)
 
 
 def column_sums(g: Array) -> Array:

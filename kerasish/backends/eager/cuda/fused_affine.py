@@ -124,15 +124,13 @@ def _gradient(
 def _all_kernel(
     xp: ArrayModule, g: Array, y: Array, x: Array, kernel: Array, *, kind: str | None
 ) -> tuple[Array, ...]:
-    if kind == "relu":
-        g = _through_relu_kernel(xp, g, y)
-    return _rows_kernel(xp, g, kernel), *_weights_kernel(xp, g, x)
+    return onednn_product.gradients(g, y if kind else None, x, kernel, True)
 
 
 def _of_weights_kernel(
     xp: ArrayModule, g: Array, y: Array, x: Array, kernel: Array, *, kind: str | None
 ) -> tuple[Array, ...]:
-    return _weights_kernel(xp, _through_relu_kernel(xp, g, y) if kind == "relu" else g, x)
+    return onednn_product.gradients(g, y if kind else None, x, kernel, False)
 
 
 def _all_rule(
