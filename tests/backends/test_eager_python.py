@@ -10,7 +10,8 @@ import pytest
 import kerasish
 from kerasish import backends, layers, ops
 from kerasish.autodiff import GradientTape
-from kerasish.backends.eager import fused_on_cpu, loop_update, memory
+from kerasish.backends.eager import fused_on_cpu, fused_pool, loop_update, memory, onednn_pool
+from kerasish.backends.onednn import native
 from kerasish.engine.training.step import as_part
 from kerasish.ops.basic.statistics import running_sums
 from kerasish.ops.networks.crossentropy import class_hits
@@ -136,6 +137,48 @@ def test_gradients_of_a_first_and_of_a_later_layer_are_their_compositions(
     fused, composed = both(run, x)
     for a, b in zip(fused, composed, strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-4 * np.abs(b).max())
+
+
+@pytest.mark.skipif(bool(native.available()), reason=native.available() or "-")
+@pytest.mark.parametrize(
+    ("shape", "settings"),
+    [
+        ((2, 6, 4, 3), {"pool_size": 2}),
+        ((2, 7, 5, 3), {"pool_size": 3, "strides": 2, "padding": "same"}),
+        ((1, 9, 2), {"pool_size": 4, "strides": 1}),
+        ((2, 4, 5, 6, 1), {"pool_size": 2, "strides": (2, 1, 2)}),
+        ((2, 3, 6, 6), {"pool_size": 2, "data_format": "channels_first"}),
+    ],
+)
+@pytest.mark.parametrize("kind", ["normal", "ties", "nan"])
+def test_pooling_that_keeps_the_places_is_its_composition(shape, settings, kind, monkeypatch):
+    monkeypatch.setattr(onednn_pool, "LEAST", 1)
+    x = normal(*shape)
+    x = np.round(x) if kind == "ties" else x
+    if kind == "nan":
+        x.reshape(-1)[::5] = np.nan
+    asked = []
+    run_kept = fused_pool.MAX_POOL.kernel
+    monkeypatch.setattr(
+        fused_pool.MAX_POOL, "kernel", lambda *a, **k: (asked.append(1), run_kept(*a, **k))[1]
+    )
+    backends.get("eager")._kernels.pop(fused_pool.MAX_POOL, None)
+
+    def run(x):
+        x = ops.convert_to_tensor(x)
+        with GradientTape() as outer:
+            outer.watch(x)
+            with GradientTape() as tape:
+                tape.watch(x)
+                y = ops.max_pool(x, **settings)
+                loss = ops.sum(y * y * y)
+            first = tape.gradient(loss, x)
+            squares = ops.sum(first * first)
+        return [np.asarray(v) for v in (y, first, outer.gradient(squares, x))]
+
+    equal(*both(run, x))
+    assert bool(asked) == (kind != "nan" and "data_format" not in settings)
+    backends.get("eager")._kernels.pop(fused_pool.MAX_POOL, None)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "int32"])

@@ -17,7 +17,7 @@ from kerasish.ops import random as randoms
 from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic import activation as activations
-from kerasish.ops.basic import statistics
+from kerasish.ops.basic import pool, statistics
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.nonlinearity import relu_gradient
 from kerasish.ops.networks import crossentropy, normalization
@@ -48,6 +48,7 @@ _FUSED: dict[Any, str] = {
     activations.log_softmax: "cuda.fused_softmax:whole_log_softmax",
     crossentropy.class_hits: "cuda.fused_metrics:whole_class_hits",
     crossentropy.sparse_categorical_crossentropy: "cuda.fused_softmax:whole_class_loss",
+    pool.max_pool: "fused_pool:whole_max_pool",
     statistics.mean: "cuda.fused_metrics:whole_mean",
     statistics.running_sums: "cuda.fused_metrics:whole_running_sums",
 }

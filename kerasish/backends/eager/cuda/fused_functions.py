@@ -51,6 +51,7 @@ from kerasish.backends.eager.cuda.fused_softmax import (
     whole_target_loss,
 )
 from kerasish.backends.eager.cuda.kernels import SCALARS
+from kerasish.backends.eager.fused_pool import MAX_POOL
 from kerasish.ops import random as randoms
 from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine
@@ -170,6 +171,7 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | Result | None]] = {
 # How many of an op's results are its function's; the others are for its gradient.
 FIRST_RESULTS = {
     CLASS_LOSS: 1,
+    MAX_POOL: 1,
     TARGET_LOSS: 1,
     LAYER_NORM: 1,
     RMS_NORM: 1,
