@@ -15,7 +15,7 @@ from kerasish.errors import TraceError
 from kerasish.ops.op import current_engine
 from kerasish.optimizers.accumulating import gather, is_due, overwrite
 from kerasish.optimizers.averages import put_averages, swap_averages, update_averages
-from kerasish.optimizers.checks import check_gradients, check_variables
+from kerasish.optimizers.checks import check_gradients, check_variables, fit_as_they_are
 from kerasish.optimizers.clipping import clip
 from kerasish.optimizers.constraining import constrained
 from kerasish.optimizers.fused_update import Formula, Updates, formula_of, fused_update
@@ -178,8 +178,6 @@ class Optimizer(OptimizerState):
     def _step(self, dtype: str) -> Tensor:
         """Return the number of the update being made, 1 for the first."""
         return ops.cast(ops.add(self.iterations, 1), dtype)
-
-    # --- the step ---------------------------------------------------------------------------
 
     def apply(
         self,
@@ -345,16 +343,11 @@ class Optimizer(OptimizerState):
         self, grads: Sequence[Any], variables: Sequence[Variable], new: Updates
     ) -> tuple[list[Tensor], list[Variable]]:
         """Return gradients and variables without those that have none, or that they replace."""
-        plain = True
-        for g, v in zip(grads, variables):
-            if v.overwrite_with_gradient:
-                plain = False
-                if g is not None:
-                    self._overwrite(v, convert(g, v.dtype), new)
-            elif type(g) is not Tensor or g.value.shape != v.shape:
-                plain = False
-        if plain and grads:  # what steps give
+        if fit_as_they_are(grads, variables):
             return list(grads), list(variables)
+        for g, v in zip(grads, variables):
+            if g is not None and v.overwrite_with_gradient:
+                self._overwrite(v, convert(g, v.dtype), new)
         pairs = [(g, v) for g, v in zip(grads, variables) if v not in new]
         kept = [(convert(g), v) for g, v in pairs if g is not None]
         missing = [v.path for g, v in pairs if g is None]
@@ -437,8 +430,6 @@ class Optimizer(OptimizerState):
         factor = self.loss_scale_factor
         return loss if factor is None else ops.multiply(loss, factor)
 
-    # --- weight decay -------------------------------------------------------------------------
-
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
@@ -458,9 +449,8 @@ class Optimizer(OptimizerState):
 
     def decays_of(self, variables: Sequence[Variable]) -> list[float]:
         """Return `decay_of` each of several variables."""
-        if not self.weight_decay and type(self)._decay is Optimizer._decay:
-            return [0.0] * len(variables)
-        return [self.decay_of(v) for v in variables]
+        none = not self.weight_decay and type(self)._decay is Optimizer._decay
+        return [0.0 if none else self.decay_of(v) for v in variables]
 
     def _decay(self, variable: Variable) -> float:
         """Return the weight decay of a variable that is not excluded."""
@@ -468,8 +458,6 @@ class Optimizer(OptimizerState):
 
     def _use_weight_decay(self, variable: Variable) -> bool:
         return not self._exclusions.holds(variable)
-
-    # --- averages -----------------------------------------------------------------------------
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Put the running averages (use_ema) into the variables; `fit` does so at its end."""

@@ -10,7 +10,8 @@ import pytest
 import kerasish
 from kerasish import backends, layers, ops
 from kerasish.autodiff import GradientTape
-from kerasish.backends.eager import fused_on_cpu, fused_pool, loop_update, memory, onednn_pool
+from kerasish.backends.eager import fused_on_cpu, loop_update, memory, onednn_pool
+from kerasish.backends.eager.cuda import fused_pool
 from kerasish.backends.onednn import native
 from kerasish.engine.training.step import as_part
 from kerasish.ops.basic.statistics import running_sums

@@ -48,7 +48,7 @@ _FUSED: dict[Any, str] = {
     activations.log_softmax: "cuda.fused_softmax:whole_log_softmax",
     crossentropy.class_hits: "cuda.fused_metrics:whole_class_hits",
     crossentropy.sparse_categorical_crossentropy: "cuda.fused_softmax:whole_class_loss",
-    pool.max_pool: "fused_pool:whole_max_pool",
+    pool.max_pool: "cuda.fused_pool:whole_max_pool",
     statistics.mean: "cuda.fused_metrics:whole_mean",
     statistics.running_sums: "cuda.fused_metrics:whole_running_sums",
 }

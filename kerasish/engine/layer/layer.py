@@ -213,8 +213,6 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
         """The names of the layers around this one and its own, joined by '/'."""
         return self._path
 
-    # --- build ------------------------------------------------------------------------------
-
     # --- call -------------------------------------------------------------------------------
 
     def call(self, *args: Any, **kwargs: Any) -> Structure:
@@ -300,16 +298,10 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
         first = args[0] if args else self._first_named(kwargs)
         if first is None:
             return
-        given = kwargs.get("mask")
-        if (
-            given is not None
-            or type(outputs) is not Tensor
-            or type(first) is not Tensor
-            or first._keras_mask is not None
-            or first.dropped_mask is not None
-            or type(self).compute_mask is not MasksMixin.compute_mask
-        ):
-            self._set_masks(first, outputs, given)
+        plain = type(outputs) is Tensor and type(first) is Tensor and "mask" not in kwargs
+        plain = plain and type(self).compute_mask is MasksMixin.compute_mask
+        if not plain or first._keras_mask is not None or first.dropped_mask is not None:
+            self._set_masks(first, outputs, kwargs.get("mask"))
 
     def _call_symbolic(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         args = tuple(

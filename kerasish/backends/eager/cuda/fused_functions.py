@@ -42,6 +42,7 @@ from kerasish.backends.eager.cuda.fused_norm import (
     whole_standardize,
     whole_standardize_batch,
 )
+from kerasish.backends.eager.cuda.fused_pool import MAX_POOL
 from kerasish.backends.eager.cuda.fused_softmax import (
     CLASS_LOSS,
     TARGET_LOSS,
@@ -51,7 +52,6 @@ from kerasish.backends.eager.cuda.fused_softmax import (
     whole_target_loss,
 )
 from kerasish.backends.eager.cuda.kernels import SCALARS
-from kerasish.backends.eager.fused_pool import MAX_POOL
 from kerasish.ops import random as randoms
 from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine
