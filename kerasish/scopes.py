@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 from kerasish.overriding import override
@@ -47,14 +46,22 @@ class _Scopes(threading.local):
 _scopes = _Scopes()
 
 
-@contextmanager
-def using_scope(scope: Scope | None) -> Iterator[None]:
+class using_scope(AbstractContextManager[None]):  # noqa: N801 (used as a function)
     """Let `scope` stand for all variables inside the `with` block, in this thread."""
-    before = _scopes.top
-    if scope is not None and not _lies_in(scope, before):
-        scope.outer = before
-    with override(_scopes, "top", scope):
-        yield
+
+    __slots__ = ("_before", "_scope")
+
+    def __init__(self, scope: Scope | None) -> None:
+        self._scope = scope
+
+    def __enter__(self) -> None:
+        self._before, scope = _scopes.top, self._scope
+        if scope is not None and not _lies_in(scope, self._before):
+            scope.outer = self._before
+        _scopes.top = scope
+
+    def __exit__(self, *error: object) -> None:
+        _scopes.top = self._before
 
 
 def _lies_in(scope: Scope, chain: Scope | None) -> bool:

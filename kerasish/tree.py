@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 _SEQUENCES = (list, tuple, deque)
+_NESTED = (dict, *_SEQUENCES, Mapping)
 
 
 def is_namedtuple(x: Any) -> bool:
@@ -35,7 +36,7 @@ def is_nested(structure: Structure) -> bool:
         >>> is_nested([1]), is_nested({}), is_nested("ab")
         (True, True, False)
     """
-    return isinstance(structure, (*_SEQUENCES, Mapping))
+    return isinstance(structure, _NESTED)
 
 
 def _children(structure: Structure) -> Iterator[tuple[Any, Any]]:

@@ -9,6 +9,8 @@ import heapq
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import numpy as np
+
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.ops.op import Op
@@ -20,8 +22,11 @@ from kerasish.tensor import (
     Variable,
     convert,
     recording,
+    scalar,
     wrap,
 )
+
+_HOST = (np.ndarray, np.generic)  # arrays and numbers of NumPy's
 
 
 def sum_to_shape(g: Any, shape: tuple[int, ...]) -> Any:
@@ -75,6 +80,11 @@ def _apply_rule(maker: Record, gradients: dict[Any, Tensor]) -> Sequence[Any]:
     return op.grad(tuple(gs), tuple(results), *maker.inputs, **maker.attrs)
 
 
+def _one(t: Tensor) -> Tensor | None:
+    """Return 1 for a number on the CPU, without an op; None for all else."""
+    return None if t.shape or not isinstance(t.value, _HOST) else scalar(1.0, t.dtype)
+
+
 def walk_back(
     targets: Iterable[tuple[Tensor, Tensor]], wanted: Iterable[Any] = (), since: int = -1
 ) -> dict[Any, Tensor]:
@@ -92,11 +102,11 @@ def walk_back(
     keep = set(wanted)
 
     def arrive(t: Tensor, g: Tensor) -> None:
-        name = name_of(t)
+        maker = t.maker
+        name = t.key if maker is None else (maker, t.index)
         if name is None:
             return
         results[name] = ops.add(results[name], g) if name in results else g
-        maker = t.maker
         if maker is not None and maker.serial not in seen:
             seen.add(maker.serial)
             heapq.heappush(queue, (-maker.serial, maker))
@@ -123,7 +133,9 @@ def walk_back(
             if given.dtype is not own.dtype and g.dtype != t.dtype:
                 g = ops.cast(g, t.dtype)
             arrive(t, g)
-    kept.update((name, g) for name, g in results.items() if type(name) is Key)
+    for name, g in results.items():
+        if type(name) is Key:
+            kept[name] = g
     return kept
 
 
@@ -141,7 +153,10 @@ def differentiate(
         since: records made before this serial number count as constants.
     """
     if gradients is None:
-        gradients = [ops.ones(t.shape, t.dtype) for t in targets]
+        gradients = []
+        for t in targets:
+            one = _one(t)
+            gradients.append(ops.ones(t.shape, t.dtype) if one is None else one)
     pairs = []
     for t, g in zip(targets, gradients):
         g = convert(g, t.dtype)

@@ -73,12 +73,17 @@ class ArrayLoop(Protocol):
             strides: for each operand the elements from one row to the next.
         """
 
-    def over_segments(self, arrays: Sequence[Sequence[Array]], shared: Sequence[Array]) -> None:
+    def over_segments(
+        self, sizes: tuple[int, ...], addresses: Sequence[Sequence[int]], shared: Sequence[int]
+    ) -> None:
         """Run the loop on several lists of arrays, each with a size of its own.
 
         Args:
-            arrays: for each segment its inputs and outputs of "element" level, in order.
-            shared: the inputs of "scalar" level, which follow those of "element" level.
+            sizes: the elements of each segment.
+            addresses: of each input of "element" level and of each output, in order: one for each
+                segment.
+            shared: the addresses of the inputs of "scalar" level, which follow those of "element"
+                level.
         """
 
 

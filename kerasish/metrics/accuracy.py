@@ -141,7 +141,7 @@ def _among_largest(classes: Tensor, y_pred: AnyTensor, k: int) -> Tensor:
 
 def _class_numbers(y_true: AnyTensor, y_pred: AnyTensor, what: str) -> Tensor:
     """Return the targets as int32 in the shape of the predictions without their last axis."""
-    y_true = ops.cast(ops.convert_to_tensor(y_true), "int32")
+    y_true = ops.convert_to_tensor(y_true, "int32")
     shape = y_true.shape
     if len(shape) == len(y_pred.shape) and shape and shape[-1] == 1:
         y_true = ops.squeeze(y_true, -1)

@@ -10,6 +10,7 @@ from kerasish.losses.reduction import align, masked_weights, spread
 from kerasish.metrics.metric import Metric
 from kerasish.ops.basic.statistics import running_sums
 from kerasish.scopes import autocast
+from kerasish.tensor import put_all
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -111,8 +112,7 @@ class Mean(Metric):
     def _add(self, values: Any, factor: float, number: float) -> None:
         with autocast(None):
             total, count = running_sums(self.total, self.count, values, factor, number)
-            self.total.put(total)
-            self.count.put(count)
+            put_all([(self.total, total), (self.count, count)])
 
     def result(self) -> Tensor:
         """Return the mean; 0 before the first batch."""

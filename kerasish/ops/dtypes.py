@@ -43,7 +43,7 @@ _ABOVE = {
     "complex128": (),
 }
 
-_NAMES: dict[Any, str] = {}
+NAMES: dict[Any, str] = {}  # of dtypes met before: what `name_of` returns
 
 
 def name_of(dtype: DTypeLike | None) -> str:
@@ -55,7 +55,7 @@ def name_of(dtype: DTypeLike | None) -> str:
         ('float32', 'int32', 'bool')
     """
     try:
-        return _NAMES[dtype]
+        return NAMES[dtype]
     except (KeyError, TypeError):
         return _learn(dtype)
 
@@ -65,7 +65,7 @@ def _learn(dtype: DTypeLike | None) -> str:
     if dtype is None or dtype is float or (isinstance(dtype, str) and dtype == "float"):
         return name  # the default float, which may change
     try:
-        _NAMES[dtype] = name
+        NAMES[dtype] = name
     except TypeError:
         return name
     return name

@@ -67,3 +67,16 @@ def check_gradients(
             raise ShapeError(
                 f"{who}: the gradient of {v.path!r} must have the shape {v.shape}, got {g.shape}."
             )
+
+
+def fit_as_they_are(grads: Sequence[Any], variables: Sequence[Variable]) -> bool:
+    """Return whether there is a tensor of each variable's shape, to be used as a gradient.
+
+    Args:
+        grads: gradients, or None.
+        variables: as many variables.
+    """
+    for g, v in zip(grads, variables):
+        if type(g) is not Tensor or v.overwrite_with_gradient or g.value.shape != v.shape:
+            return False
+    return bool(grads)

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import Any, Protocol
 
 from kerasish import ops
 from kerasish.ops.op import current_engine
 from kerasish.optimizers.clipping import norm_factor
-from kerasish.tensor import Tensor, Variable
+from kerasish.tensor import Tensor, Variable, values_of
 from kerasish.typing import Structure
 
 Updates = dict[Variable, Any]
@@ -40,7 +40,7 @@ class Updating(Protocol):
         self, gradients: Sequence[Tensor], variables: Sequence[Variable]
     ) -> list[Tensor]: ...
     def slots_of(self, variable: Variable) -> list[Variable]: ...
-    def decay_of(self, variable: Variable) -> float: ...
+    def decays_of(self, variables: Sequence[Variable]) -> list[float]: ...
 
 
 class Formula:
@@ -106,10 +106,6 @@ def formula_of(optimizer: Updating) -> Formula | None:
     return Formula(optimizer)
 
 
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
-
-
 def fused_update(
     optimizer: Updating,
     formula: Formula,
@@ -134,20 +130,18 @@ def fused_update(
     if limit is None:
         gradients = optimizer.clipped_of(gradients, variables)
     slots = [optimizer.slots_of(v) for v in variables]
-    values = [v.value for v in variables]
+    kinds = list(zip(*slots))  # in the order of their making: all first slots, all second ones
+    values, *by_slot = [values_of(many) for many in (variables, *kinds)]
     fitting = [
         g if g.dtype == value.dtype else ops.cast(g, value.dtype)
         for g, value in zip(gradients, values)
     ]
-    # In the order of their making: all first slots, all second ones.
-    by_slot = [[s.value for s in many] for many in zip(*slots)]
     numbers = [rate, factor, *shared.values()]
-    decays = [optimizer.decay_of(v) for v in variables]
+    decays = optimizer.decays_of(variables)
     result = current_engine().fused_update(formula, [values, fitting, *by_slot], numbers, decays)
     if result is None:
         return None
-    new_values, *new_slots = result
-    new = dict(zip(variables, new_values))
-    for place, many in enumerate(new_slots):
-        new.update((slots[i][place], value) for i, value in enumerate(many))
+    new: Updates = {}
+    for many, given in zip((variables, *kinds), result):
+        new.update(zip(many, given))
     return new

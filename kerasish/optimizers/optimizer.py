@@ -15,7 +15,7 @@ from kerasish.errors import TraceError
 from kerasish.ops.op import current_engine
 from kerasish.optimizers.accumulating import gather, is_due, overwrite
 from kerasish.optimizers.averages import put_averages, swap_averages, update_averages
-from kerasish.optimizers.checks import check_gradients, check_variables
+from kerasish.optimizers.checks import check_gradients, check_variables, fit_as_they_are
 from kerasish.optimizers.clipping import clip
 from kerasish.optimizers.constraining import constrained
 from kerasish.optimizers.fused_update import Formula, Updates, formula_of, fused_update
@@ -25,7 +25,7 @@ from kerasish.optimizers.weight_decay import Exclusions, decayed
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.reprs import given_arguments
 from kerasish.scopes import autocast, using_scope
-from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
+from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient, put_all
 from kerasish.tracebacks import keyword_hint, short_tracebacks
 from kerasish.typing import AnyTensor, Structure
 
@@ -179,8 +179,6 @@ class Optimizer(OptimizerState):
         """Return the number of the update being made, 1 for the first."""
         return ops.cast(ops.add(self.iterations, 1), dtype)
 
-    # --- the step ---------------------------------------------------------------------------
-
     def apply(
         self,
         grads: Iterable[Any],
@@ -200,8 +198,7 @@ class Optimizer(OptimizerState):
         if not grads and not trainable_variables:
             return
         variables = self._fitting(grads, trainable_variables)
-        for variable, value in self.updates(grads, variables, **signals):
-            variable.put(value)
+        put_all(self.updates(grads, variables, **signals))
 
     def apply_gradients(self, grads_and_vars: Iterable[tuple[Any, Variable]]) -> AnyTensor:
         """Change variables by pairs (gradient, variable); return the counter."""
@@ -346,6 +343,8 @@ class Optimizer(OptimizerState):
         self, grads: Sequence[Any], variables: Sequence[Variable], new: Updates
     ) -> tuple[list[Tensor], list[Variable]]:
         """Return gradients and variables without those that have none, or that they replace."""
+        if fit_as_they_are(grads, variables):
+            return list(grads), list(variables)
         for g, v in zip(grads, variables):
             if g is not None and v.overwrite_with_gradient:
                 self._overwrite(v, convert(g, v.dtype), new)
@@ -431,8 +430,6 @@ class Optimizer(OptimizerState):
         factor = self.loss_scale_factor
         return loss if factor is None else ops.multiply(loss, factor)
 
-    # --- weight decay -------------------------------------------------------------------------
-
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
@@ -450,14 +447,17 @@ class Optimizer(OptimizerState):
             variable = self.division.whole(variable)
         return self._decay(variable) if self._use_weight_decay(variable) else 0.0
 
+    def decays_of(self, variables: Sequence[Variable]) -> list[float]:
+        """Return `decay_of` each of several variables."""
+        none = not self.weight_decay and type(self)._decay is Optimizer._decay
+        return [0.0 if none else self.decay_of(v) for v in variables]
+
     def _decay(self, variable: Variable) -> float:
         """Return the weight decay of a variable that is not excluded."""
         return self.weight_decay or 0.0
 
     def _use_weight_decay(self, variable: Variable) -> bool:
         return not self._exclusions.holds(variable)
-
-    # --- averages -----------------------------------------------------------------------------
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
         """Put the running averages (use_ema) into the variables; `fit` does so at its end."""

@@ -11,6 +11,8 @@ from kerasish.tensor.arguments import prepare as prepare
 from kerasish.tensor.arguments import record as record
 from kerasish.tensor.arguments import unshared as unshared
 from kerasish.tensor.scope import VariableScope as VariableScope
+from kerasish.tensor.scope import put_all as put_all
+from kerasish.tensor.scope import values_of as values_of
 from kerasish.tensor.sparse import SparseTensor as SparseTensor
 from kerasish.tensor.tensor import Key as Key
 from kerasish.tensor.tensor import Record as Record

@@ -42,14 +42,17 @@ def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequenc
     """
     tensors: Sequence[Tensor]
     if op.promote is None:
-        if len(args) == 1 and type(args[0]) is Tensor:
-            tensors = args
-        else:
-            tensors = [a if type(a) is Tensor else convert(a) for a in args]
+        tensors = args
+        for a in args:
+            if type(a) is not Tensor:
+                tensors = [a if type(a) is Tensor else convert(a) for a in args]
+                break
     elif not op.promoted and _is_ready(args):
         tensors = args
     else:
         tensors = _promote(op, args)
+    if op.variadic and tensors is args:
+        tensors = [*args]  # the list is the caller's, who may change it
     if op.canonical is not None:
         attrs = _canonical(op, tensors, attrs)
     return tensors, attrs
@@ -92,7 +95,7 @@ _constant_tensors: dict[Any, Tensor] = {}
 
 
 def _constant(value: float, like: Tensor) -> Tensor:
-    """Return a number as a tensor of the float dtype of `like`; it is kept, never handed out."""
+    """Return a number as a tensor of the dtype of `like`; it is kept, never handed out."""
     key = (value, like.value.dtype)
     result = _constant_tensors.get(key)
     if result is None or value == 0:  # 0.0 and -0.0 are equal
@@ -131,6 +134,9 @@ def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
             return a, _constant(b, a)
         if type(b) is Tensor and type(a) in _REALS and b.value.dtype in _FLOATS:
             return _constant(a, b), b
+        keeps = op.promote in ("same", "number")
+        if keeps and type(a) is Tensor and type(b) is int and dtypes.is_integer(a.dtype):
+            return a, _constant(b, a)  # a Python integer takes the dtype of other integers
     kinds: list[str] = []
     waiting: list[Any] = []
     for i, a in enumerate(args):
@@ -171,7 +177,8 @@ def record(
             # The reverse pass must find the numbers of now.
             inputs = [wrap(t.value.copy()) if t.borrowed else t for t in inputs]
             break
-    maker = Record(op, inputs, attrs, tuple([r.value for r in results]))
+    values = (results[0].value,) if len(results) == 1 else tuple([r.value for r in results])
+    maker = Record(op, inputs, attrs, values)
     for index, r in enumerate(results):
         r.maker, r.index, r.tracked = maker, index, True
 

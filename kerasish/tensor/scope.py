@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-from kerasish.scopes import Scope
+from kerasish.devices import _State as _devices
+from kerasish.scopes import Scope, _autocast, _scopes
 from kerasish.tensor.tensor import Tensor, convert
-from kerasish.tensor.variable import Variable
+from kerasish.tensor.variable import Variable, keep_all
 
 
 class VariableScope(Scope):
@@ -35,7 +36,10 @@ class VariableScope(Scope):
             value = self.given.get(variable)
         if value is not None:
             return value
-        return variable.latest if self.outer is None else self.outer.read(variable)
+        if self.outer is not None:
+            return self.outer.read(variable)
+        leaf = variable._current if variable.store is None else None
+        return variable.latest if leaf is None else leaf
 
     def write(self, variable: Variable, value: Tensor) -> None:
         """Keep the assignment."""
@@ -50,13 +54,52 @@ class VariableScope(Scope):
         pending: KeyboardInterrupt | None = None
         while self.written:
             try:
-                for variable, value in self.written.items():
-                    if self.outer is None:
-                        variable.latest = value
-                    else:
+                if self.outer is None:
+                    keep_all(self.written)
+                else:
+                    for variable, value in self.written.items():
                         self.outer.write(variable, value)
                 self.written = {}
             except KeyboardInterrupt as interrupt:
                 pending = interrupt
         if pending is not None:
             raise pending
+
+
+def values_of(variables: Iterable[Variable]) -> list[Tensor]:
+    """Return the present value of each variable: what `Variable.value` gives, for less.
+
+    Example:
+        >>> [float(x) for x in values_of([Variable(1.0), Variable(2.0)])]
+        [1.0, 2.0]
+    """
+    scope = _scopes.top
+    if type(scope) is not VariableScope or scope.given or _autocast.dtype is not None:
+        return [v.value for v in variables]
+    if scope.outer is not None:
+        return [v.value for v in variables]
+    result, written = [], scope.written.get
+    for v in variables:
+        value = written(v)
+        if value is None:
+            value = v._current if v.store is None else None
+        result.append(v.value if value is None else value)
+    return result
+
+
+def put_all(pairs: Iterable[tuple[Variable, Any]]) -> None:
+    """Set the value of each variable: what `Variable.put` does, for less.
+
+    Args:
+        pairs: (variable, value).
+    """
+    scope = _scopes.top
+    plain = type(scope) is VariableScope and not _devices.accelerated
+    for v, value in pairs:
+        leaf = v._current
+        if plain and type(value) is Tensor and leaf is not None and v.store is None:
+            new, old = value.value, leaf.value
+            if new.dtype is old.dtype and new.shape == old.shape:
+                scope.written[v] = v.leaf_of(new)  # type: ignore[union-attr]
+                continue
+        v.put(value)

@@ -129,7 +129,10 @@ class Tensor(BitOperators):
     def dtype(self) -> str:
         """The dtype's name."""
         dtype = self.value.dtype
-        return dtype if type(dtype) is str else dtypes.name_of(dtype)
+        try:
+            return dtypes.NAMES[dtype]
+        except KeyError:
+            return dtypes.name_of(dtype)
 
     @property
     def ndim(self) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -409,6 +409,22 @@ class Variable(Holder):
         if name.startswith("_") or name not in _TENSOR_METHODS:
             raise AttributeError(f"Variable has no attribute {name!r}.")
         return getattr(self.value, name)
+
+
+def keep_all(values: Mapping[Variable, Tensor]) -> None:
+    """Set `latest` of each variable: what a step has assigned.
+
+    Args:
+        values: variable -> a tensor made by its `leaf_of`.
+    """
+    for variable, leaf in values.items():
+        if variable.store is None:
+            variable._current = leaf
+            variable.in_buffer = False
+            variable._initializer = variable._zeros = None
+        else:
+            variable.latest = leaf
+    note_change()
 
 
 def _value_in(scope: Any, variable: Variable) -> Tensor | None:

@@ -6,8 +6,8 @@ import contextvars
 import functools
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -18,6 +18,7 @@ from kerasish.backends.eager.fused_on_cpu import fused_call, results_of
 from kerasish.backends.eager.memory import Pool, using_pool
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.eager.numpy_update import update_all
+from kerasish.backends.onednn import native
 from kerasish.backends.origins import stages
 from kerasish.devices import Device, _State, current, place_of
 from kerasish.errors import user_place
@@ -26,7 +27,6 @@ from kerasish.graph.trace import trace_answering
 from kerasish.graph.work import flops_of
 from kerasish.ops.op import Engine, Op, UpdateFormula, has_chosen_engine, using_engine
 from kerasish.ops.shapes import Spec
-from kerasish.overriding import override
 from kerasish.scopes import current_path
 from kerasish.tensor import (
     Tensor,
@@ -66,6 +66,31 @@ class _Quiet(threading.local):
 def _with_errstate(kernel: Array, *values: Any, **attrs: Any) -> Any:
     with np.errstate(all="ignore"):
         return kernel(*values, **attrs)
+
+
+class _StepScope(AbstractContextManager[None]):
+    """What `step_scope` returns. NumPy is silent about NaN and infinity inside.
+
+    Args:
+        quiet: how kernels run.
+        scope: in which the step reads and writes variables.
+    """
+
+    def __init__(self, quiet: _Quiet, scope: VariableScope) -> None:
+        self._quiet, self._scope = quiet, scope
+        self._silence, self._variables = np.errstate(all="ignore"), using_scope(scope)
+
+    def __enter__(self) -> None:
+        self._before, self._quiet.run = self._quiet.run, None
+        self._silence.__enter__()
+        self._variables.__enter__()
+
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        self._variables.__exit__()
+        self._silence.__exit__()
+        self._quiet.run = self._before
+        if kind is None:
+            self._scope.commit()
 
 
 class Eager(Backend):
@@ -112,6 +137,8 @@ class Eager(Backend):
             if len(tensors) == 1:
                 value = tensors[0].value
                 out = kernel(value, **attrs) if run is None else run(kernel, value, **attrs)
+            elif len(tensors) == 2 and run is None:
+                out = kernel(tensors[0].value, tensors[1].value, **attrs)
             else:
                 values = [t.value for t in tensors]
                 out = kernel(*values, **attrs) if run is None else run(kernel, *values, **attrs)
@@ -189,11 +216,14 @@ class Eager(Backend):
             engine = self._where_it_lies([t for some in elements for t in some])
             if engine is not self:
                 return engine.fused_update(formula, elements, numbers, decays)
-        if any(is_traced(t) for some in elements for t in some):
-            return None
         arrays = [[t.value for t in some] for some in elements]
+        for some in arrays:
+            for a in some:
+                if type(a.dtype) is str:  # of a trace
+                    return None
         given = [None if n is None else n.value for n in numbers]
-        result = update_all(formula, arrays, given, decays, self.kernel)
+        run, fused = self._quiet.run, (formula, arrays, given, decays, self.kernel)
+        result = update_all(*fused) if run is None else run(update_all, *fused)
         return None if result is None else [[wrap(a) for a in some] for some in result]
 
     def _explain(
@@ -211,25 +241,24 @@ class Eager(Backend):
             raise clearer from None  # NumPy's error says less
 
     def threads(self) -> int | None:
-        """Return how many threads NumPy's products are split among; None on a GPU."""
+        """Return how many threads products and loops are split among; None on a GPU."""
         if self.xp is not np:
             return None
         import threadpoolctl
 
         pools = threadpoolctl.threadpool_info()
-        return max((p["num_threads"] for p in pools if p["user_api"] == "blas"), default=None)
+        counts = [p["num_threads"] for p in pools if p["user_api"] == "blas"]
+        if not native.available():  # else: why oneDNN and compiled loops cannot be used
+            counts.append(native.get_threads())
+        return max(counts, default=None)
 
     def compile(self, function: Callable[..., Any], **options: Any) -> CompiledStep:
         """Return `function` as a step whose assignments are made together at its end."""
         return EagerStep(self, function)
 
-    @contextmanager
-    def step_scope(self) -> Iterator[None]:
+    def step_scope(self) -> AbstractContextManager[None]:
         """A context of a step: its assignments are made together at its end, if it succeeds."""
-        scope = self._scope()
-        with override(self._quiet, "run", None), np.errstate(all="ignore"), using_scope(scope):
-            yield
-        scope.commit()
+        return _StepScope(self._quiet, self._scope())
 
     def _scope(self) -> VariableScope:
         return VariableScope()

@@ -10,15 +10,17 @@ import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kerasish.first_use import find
 from kerasish.ops import random as randoms
 from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine
 from kerasish.ops.basic import activation as activations
+from kerasish.ops.basic import pool, statistics
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.nonlinearity import relu_gradient
 from kerasish.ops.networks import crossentropy, normalization
-from kerasish.tensor import is_traced
 
 if TYPE_CHECKING:
     from kerasish.backends.eager.cuda.fused import Call
@@ -31,7 +33,8 @@ def whole_relu_gradient(g: Any, y: Any) -> Call | None:
     return (through_relu, [g, y], {}) if g.shape == y.shape and g.shape else None
 
 
-_DTYPES = ("float32", "uint32", "int32")  # of numbers, of random states, of classes
+# Of numbers, of random states, of classes; dtypes of a trace are texts, and not among them.
+_DTYPES = frozenset(map(np.dtype, ("float32", "uint32", "int32")))
 # Composed function -> what returns the call of an op, as "module:name" of `backends.eager`.
 _FUSED: dict[Any, str] = {
     normalization.layer_normalization: "cuda.fused_norm:whole_layer_norm",
@@ -43,7 +46,11 @@ _FUSED: dict[Any, str] = {
     randoms.dropout: "cuda.fused_functions:whole_dropout",
     activations.softmax: "cuda.fused_softmax:whole_softmax",
     activations.log_softmax: "cuda.fused_softmax:whole_log_softmax",
+    crossentropy.class_hits: "cuda.fused_metrics:whole_class_hits",
     crossentropy.sparse_categorical_crossentropy: "cuda.fused_softmax:whole_class_loss",
+    pool.max_pool: "cuda.fused_pool:whole_max_pool",
+    statistics.mean: "cuda.fused_metrics:whole_mean",
+    statistics.running_sums: "cuda.fused_metrics:whole_running_sums",
 }
 
 
@@ -59,7 +66,7 @@ def fused_call(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) 
     if call is None:
         return None
     for t in call[1]:
-        if t.dtype not in _DTYPES or is_traced(t):
+        if t.value.dtype not in _DTYPES:
             return None
     return call
 

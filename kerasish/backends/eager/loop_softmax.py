@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -82,25 +82,46 @@ def softmax_gradient(g: Array, y: Array, logarithm: bool = False) -> Any:
     return y * (g - np.add.reduce(g * y, axis=-1, keepdims=True))
 
 
-def _parts(classes: Array, x: Array) -> tuple[Array, Array, Array, Array]:
-    """Return x as rows, the rows' numbers, their classes (0 for none), and which are classes."""
-    rows = np.ascontiguousarray(x).reshape(-1, x.shape[-1])
+class _Parts(NamedTuple):
+    """Classes and logits as kernels take them.
+
+    Attributes:
+        rows: the logits as a matrix.
+        places: of the logit of each row's class, in the flat matrix; the first where there is none.
+        known: which rows have a class; None: all.
+    """
+
+    rows: Array
+    places: Array
+    known: Array | None
+
+    def kept(self, values: Array) -> Array:
+        """Return values, one for each row, with 0 where there is no class."""
+        return values if self.known is None else np.where(self.known, values, FLOAT.type(0))
+
+
+def _parts(classes: Array, x: Array) -> _Parts:
+    n = x.shape[-1]
+    rows = np.ascontiguousarray(x).reshape(-1, n)
     given = np.ascontiguousarray(classes).reshape(-1)
     if given.dtype.char == "i":
-        known = given.view(np.uint32) < x.shape[-1]  # a negative number becomes a large one
+        known = given.view(np.uint32) < n  # a negative number becomes a large one
     else:
-        known = (given >= 0) & (given < x.shape[-1])
-    numbers = _few_numbers(len(rows)) if len(rows) <= _FEW else np.arange(len(rows))
-    return rows, numbers, np.where(known, given, 0), known
+        known = (given >= 0) & (given < n)
+    count = len(rows)
+    starts = _few_starts(count, n) if count <= _FEW else np.arange(0, count * n, n)
+    if known.all():
+        return _Parts(rows, starts + given, None)
+    return _Parts(rows, starts + np.where(known, given, 0), known)
 
 
 _FEW = 4096
 
 
 @lru_cache(maxsize=16)
-def _few_numbers(count: int) -> Array:
-    """Return 0, 1, ... for `count` rows; the array is shared, and only read."""
-    result = np.arange(count)
+def _few_starts(count: int, n: int) -> Array:
+    """Return where rows of n numbers begin; the array is shared, and only read."""
+    result = np.arange(0, count * n, n)
     result.flags.writeable = False
     return result
 
@@ -110,7 +131,8 @@ def class_loss(classes: Array, logits: Array) -> tuple[Array, Array]:
 
     Shape: (...) int32, (..., n) -> (...), (2, rows).
     """
-    rows, numbers, given, known = _parts(classes, logits)
+    parts = _parts(classes, logits)
+    rows = parts.rows
     whole = np.empty((2, len(rows)), FLOAT)
     loop = _MOMENTS.find() if fits_fused(rows) else None
     if loop is not None:
@@ -120,8 +142,8 @@ def class_loss(classes: Array, logits: Array) -> tuple[Array, Array]:
         powers = np.subtract(rows, whole[0][:, None])
         np.exp(powers, out=powers)
         np.log(np.add.reduce(powers, axis=-1), out=whole[1])
-    chosen = rows[numbers, given]
-    loss = np.where(known, whole[1] - (chosen - whole[0]), FLOAT.type(0))
+    chosen = rows.reshape(-1)[parts.places]
+    loss = parts.kept(whole[1] - (chosen - whole[0]))
     return loss.reshape(classes.shape), whole
 
 
@@ -130,8 +152,8 @@ def class_loss_gradient(g: Array, classes: Array, logits: Array, whole: Array) -
 
     Shape: (...), (...) int32, (..., n), (2, rows) -> (..., n).
     """
-    rows, numbers, given, known = _parts(classes, logits)
-    arriving = np.where(known, np.ascontiguousarray(g).reshape(-1), FLOAT.type(0))
+    parts = _parts(classes, logits)
+    rows, arriving = parts.rows, parts.kept(np.ascontiguousarray(g).reshape(-1))
     dx = empty_like(rows)
     loop = _SCALED.find() if fits_fused(rows, arriving) else None
     if loop is not None:
@@ -141,5 +163,5 @@ def class_loss_gradient(g: Array, classes: Array, logits: Array, whole: Array) -
         np.subtract(dx, whole[1][:, None], out=dx)
         np.exp(dx, out=dx)
         np.multiply(dx, arriving[:, None], out=dx)
-    dx[numbers, given] -= arriving
+    dx.reshape(-1)[parts.places] -= arriving
     return dx.reshape(logits.shape)

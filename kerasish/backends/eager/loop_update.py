@@ -3,24 +3,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from kerasish.backends.eager.memory import empty
+from kerasish.backends.eager.memory import Turns, empty
 from kerasish.backends.eager.native_loops import FLOAT, Loop
 from kerasish.backends.eager.update_program import UpdateProgram
-from kerasish.backends.loops import LoopBuilder
+from kerasish.backends.loops import LoopBuilder, address_of
 from kerasish.graph.ir import Value
 from kerasish.typing import Array
 
 LEAST = 1 << 6  # elements of all variables together
 LARGE = 1 << 12  # elements for which a loop is compiled at once; for fewer after some updates
 _PATIENCE = 20  # updates of few elements that NumPy computes first: a short run compiles nothing
+_SMALL = 1 << 16  # elements up to which the results' memory is kept, with its addresses
 # Ops whose results have the same bits in a loop and in NumPy.
 _EXACT = frozenset(
     "add subtract multiply divide negative sqrt square absolute maximum minimum reciprocal".split()
 )
+
+
+class _Layout:
+    """What updates of variables of given shapes have in common.
+
+    Args:
+        shapes: of the variables.
+        outputs: how many results each has.
+
+    Attributes:
+        total: the elements of all variables.
+        filled: the variables that have elements, by number; None: all.
+        sizes: how many these have.
+        turns: the memory of the results of small variables; None for large ones.
+    """
+
+    def __init__(self, shapes: tuple[tuple[int, ...], ...], outputs: int) -> None:
+        sizes = [int(np.prod(shape, dtype=np.int64)) for shape in shapes]
+        self.shapes, self.outputs, self.total = shapes, outputs, sum(sizes)
+        self.filled = [i for i, size in enumerate(sizes) if size] if 0 in sizes else None
+        self.sizes = tuple(size for size in sizes if size)
+        self.turns = Turns(shapes * outputs, FLOAT) if self.total <= _SMALL else None
+
+    def results(self) -> list[Array]:
+        """Return new arrays for the results of large variables."""
+        return [empty(shape, FLOAT) for shape in self.shapes * self.outputs]
 
 
 class UpdateLoop:
@@ -37,6 +65,8 @@ class UpdateLoop:
         exact = all(node.op.name in _EXACT for node in program.each)
         self._loop = Loop(self._describe, segments=True) if single and exact else None
         self._runs = 0  # of few elements
+        self._outputs = len(program.outputs)
+        self._layout = lru_cache(maxsize=16)(_Layout)
 
     def _describe(self, k: LoopBuilder) -> None:
         symbols: dict[Value, Any] = {v: k.input("float32") for v in self._program.elements}
@@ -46,30 +76,47 @@ class UpdateLoop:
         for v in self._program.outputs:
             k.output(symbols[v])
 
-    def run(self, variables: Sequence[Sequence[Array]], numbers: Sequence[Any]) -> Any:
-        """Return for each variable its new value and slots; None where no loop computes them.
+    def run(
+        self, elements: Sequence[Sequence[Array]], numbers: Sequence[Any]
+    ) -> list[list[Array]] | None:
+        """Return [new values, new slots, ...]; None where no loop computes them.
 
         Args:
-            variables: for each its value, gradient and slots, all float32.
+            elements: values, gradients and each kind of slot, all float32.
             numbers: the program's numbers.
         """
-        total = sum(some[0].size for some in variables)
-        if self._loop is None or total < LEAST:
+        if self._loop is None:
             return None
-        if total < LARGE and self._runs < _PATIENCE:
+        layout = self._layout(tuple([x.shape for x in elements[0]]), self._outputs)
+        if layout.total < LEAST:
+            return None
+        if layout.total < LARGE and self._runs < _PATIENCE:
             self._runs += 1
             return None
         loop = self._loop.find()
         if loop is None:
             return None
-        scalars = [np.asarray(n) for n in numbers]
-        count = len(self._program.outputs)
-        results = [[empty(some[0].shape, FLOAT) for _ in range(count)] for some in variables]
-        segments = [
-            [*map(_in_order, some), *new] for some, new in zip(variables, results) if some[0].size
-        ]
-        loop.over_segments(segments, scalars)
-        return results
+        turns, count = layout.turns, len(layout.shapes)
+        results = layout.results() if turns is None else turns.take()
+        new = [results[i : i + count] for i in range(0, len(results), count)]
+        known: dict[int, int] = {} if turns is None else turns.addresses
+        held: list[Array] = []  # copies, until the loop has run
+        operands: list[list[Any]] = []
+        for many in (*elements, *new):
+            many = many if layout.filled is None else [many[i] for i in layout.filled]
+            addresses: list[Any] = list(map(known.get, map(id, many)))
+            for i, address in enumerate(addresses):
+                if address is None:
+                    held.append(_in_order(many[i]))
+                    addresses[i] = address_of(held[-1])
+            operands.append(addresses)
+        scalars = np.array(numbers, FLOAT)
+        first = address_of(scalars) if numbers else 0
+        shared = [first + FLOAT.itemsize * n for n in range(len(numbers))]
+        loop.over_segments(layout.sizes, operands, shared)
+        if turns is not None:
+            turns.give_back(results)
+        return new
 
 
 def _in_order(x: Array) -> Array:

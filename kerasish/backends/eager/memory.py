@@ -15,10 +15,12 @@ import sys
 import sysconfig
 import threading
 from collections import deque
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 
 import numpy as np
 
+from kerasish.backends.loops import address_of
 from kerasish.overriding import override
 from kerasish.typing import Array
 
@@ -94,6 +96,53 @@ def _free(blocks: deque[Array], take: bool = False) -> Array | None:
         if count == _ALONE:
             return block
     return None
+
+
+class Turns:
+    """Small arrays of given shapes, made again and again: each set of them has its turn.
+
+    A set is handed out again when nothing else refers to any of its arrays. A set is a list, which
+    is the caller's until `give_back`.
+
+    Args:
+        shapes: of the arrays of a set.
+        dtype: of all of them.
+
+    Attributes:
+        addresses: of the arrays of the sets that are kept, by their ids. Such an array lives as
+            long as this object.
+    """
+
+    MOST = 3  # sets that are kept
+
+    def __init__(self, shapes: Sequence[tuple[int, ...]], dtype: np.dtype) -> None:
+        self._shapes, self._dtype = shapes, dtype
+        self._kept: list[list[Array]] = []
+        self._free: deque[list[Array]] = deque()
+        # How many references the arrays of a set have that nothing else refers to.
+        self._alone = sum(map(sys.getrefcount, [np.empty(0, dtype) for _ in shapes]))
+        self.addresses: dict[int, int] = {}
+
+    def take(self) -> list[Array]:
+        """Return a set of arrays of any content."""
+        for _ in range(len(self._free)):
+            try:
+                some = self._free.popleft()  # no other thread sees it until it is given back
+            except IndexError:
+                break
+            if sum(map(sys.getrefcount, some)) == self._alone:
+                return some
+            self._free.append(some)
+        some = [np.empty(shape, self._dtype) for shape in self._shapes]
+        if len(self._kept) < self.MOST and _COUNTS:
+            self._kept.append(some)
+            self.addresses.update((id(x), address_of(x)) for x in some if x.size)
+        return some
+
+    def give_back(self, some: list[Array]) -> None:
+        """Take a set back; its arrays are in use as long as something refers to them."""
+        if any(some is kept for kept in self._kept):
+            self._free.append(some)
 
 
 class _Current(threading.local):

@@ -7,6 +7,7 @@ passes over arrays of megabytes with as many temporaries.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -40,32 +41,59 @@ def update_all(
         decays: for each variable its weight decay, 0 for none.
         kernels: op -> its kernel on NumPy arrays.
     """
-    variables = list(zip(*elements))
-    kinds: dict[Any, list[int]] = {}  # (dtype, decay) -> numbers of the variables
-    for i, (arrays, decay) in enumerate(zip(variables, decays)):
+    kinds = _kinds(elements, decays)
+    if kinds is None:
+        return None
+    results: list[list[Any]] = []
+    for (dtype, decay), members in kinds.items():
+        whole = len(members) == len(elements[0])
+        some = elements if whole else [[many[i] for i in members] for many in elements]
+        chain = _chain_of(formula, [many[0] for many in some], numbers, bool(decay), kernels)
+        if chain is None:
+            return None
+        known = chain.numbers(numbers, dtype.type(decay))
+        new = chain.loop.run(some, known)
+        if new is None:
+            new = [[*many] for many in zip(*[chain.run(arrays, known) for arrays in zip(*some)])]
+        if whole:
+            return new
+        results = results or [[None] * len(decays) for _ in new]
+        for many, given in zip(results, new):
+            for i, array in zip(members, given):
+                many[i] = array
+    return results
+
+
+def _kinds(
+    elements: Sequence[Arrays], decays: Sequence[float]
+) -> dict[tuple[np.dtype, float], list[int]] | None:
+    """Return the variables of each (dtype, decay) by number; None where a dtype does not fit."""
+    single, first = FLOATS[0], decays[0]
+    if decays.count(first) == len(decays) and _are(single, elements):
+        return {(single, first): [*range(len(decays))]}
+    kinds: dict[tuple[np.dtype, float], list[int]] = {}
+    for i, (arrays, decay) in enumerate(zip(zip(*elements), decays)):
         dtype = arrays[0].dtype
         if dtype not in FLOATS or any(a.dtype != dtype for a in arrays):
             return None
         kinds.setdefault((dtype, decay), []).append(i)
-    results: list[Any] = [None] * len(variables)
-    with np.errstate(all="ignore"):
-        for (dtype, decay), members in kinds.items():
-            some = [variables[i] for i in members]
-            chain = _chain_of(formula, some[0], numbers, bool(decay), kernels)
-            if chain is None:
-                return None
-            known = chain.numbers(numbers, dtype.type(decay))
-            new = chain.loop.run(some, known) or [chain.run(arrays, known) for arrays in some]
-            for i, arrays in zip(members, new):
-                results[i] = arrays
-    return [list(arrays) for arrays in zip(*results)]
+    return kinds
+
+
+def _are(dtype: np.dtype, elements: Sequence[Arrays]) -> bool:
+    """Return whether all arrays have this very dtype: a fast check, which may miss some."""
+    for many in elements:
+        for a in many:
+            if a.dtype is not dtype:
+                return False
+    return True
 
 
 def _chain_of(
     formula: UpdateFormula, arrays: Arrays, numbers: Arrays, decay: bool, kernels: Kernels
 ) -> Chain | None:
-    given = ["-" if n is None else f"{n.dtype.char}{n.ndim}" for n in numbers]
-    key = f"numpy {arrays[0].dtype.char}{len(arrays)} {decay} {' '.join(given)}"
+    given = [None if n is None else (n.dtype.char, n.ndim) for n in numbers]
+    key = ("numpy", arrays[0].dtype.char, len(arrays), decay, *given)
     if key not in formula.compiled:
         specs = [None if n is None else Spec(n.shape, n.dtype.name) for n in numbers]
         program = program_of(formula, arrays[0].dtype.name, len(arrays), specs, decay)
@@ -108,6 +136,7 @@ class Chain:
         self._first = len(places)  # of the scratch registers
         self.scratch = 0
         self._calls = self._planned()
+        self._plan_numbers()
         self.loop = UpdateLoop(program, self._known)
 
     def _planned(self) -> list[Call]:
@@ -141,15 +170,34 @@ class Chain:
     def numbers(self, given: Arrays, decay: Any) -> list[Any]:
         """Return the numbers that the calls read, computed with the kernels of the ops."""
         program = self._program
-        values: dict[Value, Any] = dict(program.constants)
-        tensors = [v.value.value for v in program.variables]
-        values.update(zip(program.numbers, [*(n for n in given if n is not None), *tensors]))
+        r = [*self._constants, *[n for n in given if n is not None]]
+        r += [v.value.value for v in program.variables]
         if program.decay is not None:
-            values[program.decay] = np.asarray(decay)
+            r.append(np.asarray(decay))
+        for kernel, places, attrs, count in self._once:
+            out = kernel(*[r[i] for i in places], **attrs)
+            if count == 1:
+                r.append(out)
+            else:
+                r.extend(out)
+        return [r[i] for i in self._reads]
+
+    def _plan_numbers(self) -> None:
+        """Plan what `numbers` computes: calls on a list that grows by their results."""
+        program = self._program
+        order = [*program.constants, *program.numbers]
+        order += [] if program.decay is None else [program.decay]
+        self._constants = list(program.constants.values())
+        places, count = {v: i for i, v in enumerate(order)}, len(order)
+        self._once: list[tuple[Callable[..., Any], list[int], dict[str, Any], int]] = []
         for node in program.once:
-            out = self._kernels(_op(node))(*(values[v] for v in node.inputs), **node.attrs)
-            values.update(zip(node.outputs, [out] if len(node.outputs) == 1 else out))
-        return [values[v] for v in self._known]
+            kernel = self._kernels(_op(node))
+            inputs = [places[v] for v in node.inputs]
+            plain = getattr(kernel, "plain", kernel)  # NumPy's function: these are numbers
+            self._once.append((plain, inputs, node.attrs, len(node.outputs)))
+            places.update(zip(node.outputs, itertools.count(count)))
+            count += len(node.outputs)
+        self._reads = [places[v] for v in self._known]
 
     def run(self, arrays: Arrays, numbers: list[Any]) -> list[Any]:
         """Return the new value and slots of one variable."""

@@ -32,7 +32,8 @@ def _result_shape(x: Shape, size: Shape, strides: Shape, padding: Any) -> Shape:
     return onednn.pooling_geometry(x, size, strides, padding).y_shape
 
 
-def _geometry(x: Shape, settings: dict[str, Any]) -> onednn.Geometry:
+def geometry_of(x: Shape, settings: dict[str, Any]) -> onednn.Geometry:
+    """Return the sizes of a pooling of data of the shape x."""
     return onednn.pooling_geometry(x, settings["size"], settings["strides"], settings["padding"])
 
 
@@ -41,7 +42,7 @@ def _find(what: str, x: Shape, settings: dict[str, Any], y: Shape | None = None)
     place = (settings["size"], settings["strides"], settings["padding"])
 
     def make() -> Runner | None:
-        geometry = _geometry(x, settings)
+        geometry = geometry_of(x, settings)
         return _runner(what, geometry) if y in (None, geometry.y_shape) else None
 
     return find((what, x, y, *place), make)

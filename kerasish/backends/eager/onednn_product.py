@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish.backends import onednn
-from kerasish.backends.eager.loop_elements import reduced
+from kerasish.backends.eager.loop_elements import reduced, through_relu
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import FLOAT, LEAST, Loop, fits
 from kerasish.backends.eager.onednn_runner import Runner, Step, find, threads_for
@@ -82,6 +82,8 @@ def _by_onednn(a: Array, b: Array, bias: Array | None, onto: Array | None) -> Ar
     """Return a @ b + bias + onto, or None where NumPy is to compute it."""
     if not (a.dtype.char == b.dtype.char == "f"):
         return None
+    if a.ndim == b.ndim == 2 and a.size * b.shape[1] < LEAST_WORK:
+        return None  # as `plan_of` says, for less
     plan = plan_of((a.shape, a.strides), (b.shape, b.strides))
     if plan is None:
         return None
@@ -168,8 +170,31 @@ def kernel_gradient(rows: Array, g: Array) -> tuple[Array, Array]:
     return rows.T @ g if y is None else y, column_sums(g)
 
 
+def gradients(g: Array, y: Array | None, x: Array, kernel: Array, by_x: bool) -> tuple[Array, ...]:
+    """Return the gradients of `affine` by x (if `by_x`), by its kernel, and by its bias.
+
+    Args:
+        g: what arrives at the result.
+        y: the result, where relu gave it; None: without relu.
+        x: what was multiplied, with any number of axes.
+        kernel: the kernel.
+        by_x: whether the gradient by x is asked for.
+    """
+    g = g if y is None else through_relu(g, y)
+    rows, arriving = np.ascontiguousarray(x), np.ascontiguousarray(g)
+    if x.ndim == 2 and x.size * kernel.shape[1] < LEAST_WORK and g.size < LEAST:
+        # What the functions below do, for less.
+        others = rows.T @ arriving, np.add.reduce(arriving)
+        return (arriving @ kernel.T, *others) if by_x else others
+    rows, arriving = (v.reshape(-1, v.shape[-1]) for v in (rows, arriving))
+    dx = (rows_gradient(arriving, kernel, None).reshape(x.shape),) if by_x else ()
+    return *dx, *kernel_gradient(rows, arriving)
+
+
 def column_sums(g: Array) -> Array:
     """Return the sum of g over all axes but the last."""
+    if g.size < LEAST and g.ndim == 2:
+        return np.add.reduce(g)
     axes: Sequence[int] = tuple(range(g.ndim - 1))
     result = reduced(g, axes) if g.size >= LEAST else None
     return np.add.reduce(g, axis=axes) if result is None else result

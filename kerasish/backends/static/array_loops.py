@@ -59,19 +59,17 @@ class _Segments(NamedTuple):
         pack_rows: packs the table.
         words: of the block.
         rows: of the table.
-        starts: where the addresses of each segment begin in the table.
+        places: where the addresses of each operand that has elements stand in a row of the table.
         shared: where the addresses of what all segments share stand in the block.
-        elements: how many inputs have elements.
-        width: how many operands there are.
+        width: how many words a row has.
     """
 
     pack_words: Callable[..., bytes]
     pack_rows: Callable[..., bytes]
     words: tuple[int, ...]
     rows: tuple[int, ...]
-    starts: tuple[int, ...]
+    places: tuple[int, ...]
     shared: tuple[int, ...]
-    elements: int
     width: int
 
 
@@ -154,19 +152,16 @@ class KernelLoop:
         """Return whether threads share the columns, each of which one thread reduces."""
         return columns >= threads * arguments.PAD
 
-    def over_segments(self, arrays: Sequence[Sequence[Array]], shared: Sequence[Array]) -> None:
+    def over_segments(
+        self, sizes: tuple[int, ...], addresses: Sequence[Sequence[int]], shared: Sequence[int]
+    ) -> None:
         """Run the loop on several lists of arrays; see `ArrayLoop`."""
-        sizes = tuple([some[0].size for some in arrays])
         layout = self._segments(sizes, len(shared), native.get_threads())
         words, rows = list(layout.words), list(layout.rows)
-        for place, some in zip(layout.starts, arrays):
-            addresses = [address_of(a) for a in some]
-            rows[place : place + layout.elements] = addresses[: layout.elements]
-            rows[place + layout.elements + len(shared) : place + layout.width] = addresses[
-                layout.elements :
-            ]
-        for place, array in zip(layout.shared, shared):
-            words[place] = address_of(array)
+        for place, of_segments in zip(layout.places, addresses, strict=True):
+            rows[place :: layout.width] = of_segments
+        for place, address in zip(layout.shared, shared, strict=True):
+            words[place] = address
         table = ctypes.create_string_buffer(layout.pack_rows(*rows), 8 * len(rows))
         words[arguments.SEGMENTS] = ctypes.addressof(table)
         self._execute(layout.pack_words(*words))
@@ -187,10 +182,9 @@ class KernelLoop:
             struct.Struct(f"{table.size}q").pack,
             tuple(block.tolist()),
             tuple(table.reshape(-1).tolist()),
-            tuple(range(2, table.size, 2 + width)),
+            (*range(2, 2 + elements), *range(2 + elements + shared, 2 + width)),
             tuple(arguments.operand_word(kernel, elements + n) for n in range(shared)),
-            elements,
-            width,
+            2 + width,
         )
 
 

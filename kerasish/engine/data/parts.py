@@ -121,7 +121,7 @@ def assemble(x: Structure) -> Structure:
         >>> assemble({"x": rows})["x"]._keras_mask.tolist()
         [[True, False, False], [True, True, True]]
     """
-    if type(x) is Tensor:
+    if type(x) is Tensor or type(x) is np.ndarray:
         return x
     if hasattr(x, "assembled"):
         return x.assembled()

@@ -42,7 +42,7 @@ class ArrayRows:
         return self.array[start:stop]
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        return np.take(self.array, indices, axis=0)
+        return self.array.take(indices, axis=0)
 
 
 class SparseRows:

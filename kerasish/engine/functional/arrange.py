@@ -26,6 +26,9 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) 
     Dicts are matched by the inputs' names; extra keys are ignored, missing ones are errors.
     `any_sizes`: whether sizes may differ from those of the symbolic inputs.
     """
+    kind = type(inputs)
+    if type(struct) is KerasTensor and (kind is Tensor or kind is np.ndarray):
+        return [_fit(inputs, struct, who, any_sizes)]
     wanted = tree.flatten(struct)
     if isinstance(inputs, dict) and not isinstance(struct, dict):
         names = [t._keras_history.operation.name for t in wanted]
@@ -59,6 +62,12 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) 
     return [v if v is None else _fit(v, t, who, any_sizes) for v, t in zip(values, wanted)]
 
 
+def _is_plain(value: Tensor, wanted: KerasTensor) -> bool:
+    """Return whether a value has the dtype, the rank and the sizes of its symbolic tensor."""
+    shape, target = value.value.shape, wanted.shape
+    return value.dtype == wanted.dtype and len(shape) == len(target) and shape[1:] == target[1:]
+
+
 def _check_order(inputs: Any, struct: dict[str, Any], who: str) -> None:
     """Raise where a list for inputs that have names may be meant in another order; else warn."""
     said = f"{who}: its inputs have the names {list(struct)}, got a {type(inputs).__name__}"
@@ -73,6 +82,8 @@ def _warn(text: str) -> None:
 
 def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
     """Return an input's value with the rank of its symbolic tensor; check the sizes of a row."""
+    if type(value) is Tensor and _is_plain(value, wanted):
+        return value
     if isinstance(value, SparseTensor):
         if wanted.sparse and _fits(value.shape, wanted.shape):
             return value

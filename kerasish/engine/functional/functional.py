@@ -17,6 +17,7 @@ from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
 from kerasish.errors import DTypeError, ShapeError, levels_to_user
 from kerasish.naming import unique_name
 from kerasish.ops import dtypes
+from kerasish.tensor import Tensor
 from kerasish.tracebacks import keyword_hint
 from kerasish.typing import AnyTensor, Array, Shape, ShapeLike, Structure, TensorLike
 
@@ -317,7 +318,7 @@ class Graph:
                 if masked and isinstance(step.operation, Layer):
                     step.operation.join_masks(args, kwargs)
                 result = step.operation(*args, **kwargs)
-            if len(step.outputs) == 1 and not tree.is_nested(result):
+            if len(step.outputs) == 1 and (type(result) is Tensor or not tree.is_nested(result)):
                 values[step.outputs[0]] = result
                 continue
             for key, value in zip(step.outputs, tree.flatten(result)):

@@ -117,10 +117,6 @@ def _is_part_array(x: TensorLike) -> bool:
     return isinstance(x, (dict, SparseTensor)) or _is_array(x)
 
 
-def _is_plain_tensor(x: Structure) -> bool:
-    return type(x) is Tensor
-
-
 def _shapes_of(x: TensorLike | None) -> Any:
     if x is None:
         return None

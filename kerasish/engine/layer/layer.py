@@ -21,7 +21,6 @@ from kerasish.engine.layer.arguments import (
     _described,
     _is_array,
     _is_part_array,
-    _is_plain_tensor,
     _legacy_shape,
     _revived,
     described_arguments,
@@ -214,8 +213,6 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
         """The names of the layers around this one and its own, joined by '/'."""
         return self._path
 
-    # --- build ------------------------------------------------------------------------------
-
     # --- call -------------------------------------------------------------------------------
 
     def call(self, *args: Any, **kwargs: Any) -> Structure:
@@ -230,7 +227,8 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
         try:
             if context.recorder is not None:
                 return context.recorder.layer_call(self, args, kwargs)
-            if any_symbolic(args) or kwargs and any_symbolic(kwargs):
+            plain = len(args) == 1 and type(args[0]) is Tensor
+            if not plain and any_symbolic(args) or kwargs and any_symbolic(kwargs):
                 return self._call_symbolic(args, kwargs)
             if args:
                 first = args[0]
@@ -298,11 +296,12 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
             for t in tree.flatten(outputs):
                 self.add_loss(ops.divide(self.activity_regularizer(t), float(max(t.shape[0], 1))))
         first = args[0] if args else self._first_named(kwargs)
-        given = kwargs.get("mask")
-        if first is not None and (given is not None or not _is_plain_tensor(outputs)):
-            self._set_masks(first, outputs, given)
-        elif first is not None:
-            self._set_mask(first, outputs)
+        if first is None:
+            return
+        plain = type(outputs) is Tensor and type(first) is Tensor and "mask" not in kwargs
+        plain = plain and type(self).compute_mask is MasksMixin.compute_mask
+        if not plain or first._keras_mask is not None or first.dropped_mask is not None:
+            self._set_masks(first, outputs, kwargs.get("mask"))
 
     def _call_symbolic(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         args = tuple(

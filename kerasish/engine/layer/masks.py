@@ -129,17 +129,6 @@ class MasksMixin:
             return not type(self).__module__.startswith("kerasish.")
         return self.reads_mask
 
-    def _set_mask(self, first: Structure, output: Tensor) -> None:
-        """Let the result carry a mask: the fast way for one tensor in, one out."""
-        if (
-            type(first) is Tensor
-            and getattr(first, "_keras_mask", None) is None
-            and getattr(first, "dropped_mask", None) is None
-            and not _overrides(self, "compute_mask", MasksMixin)
-        ):
-            return
-        self._set_masks(first, output)
-
     def _set_masks(
         self, first: Structure, outputs: Structure, given: AnyTensor | Sequence[Any] | None = None
     ) -> None:

@@ -11,17 +11,18 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from kerasish import ops
 from kerasish.autodiff import gradients_of
 from kerasish.engine.data.parts import SparseEntries, assemble
 from kerasish.engine.training.interface import StepProgram, TrainedModel
-from kerasish.tensor import Variable, no_gradient
+from kerasish.tensor import Tensor, Variable, no_gradient
 from kerasish.typing import Logs, Structure, TensorLike
 from kerasish.watched import is_collecting, note_use
 
 if TYPE_CHECKING:
     from kerasish.engine.functional.host_stage import HostInputs
-    from kerasish.tensor import Tensor
 
 
 def pack(
@@ -68,7 +69,7 @@ def train(
         x, y, sample_weight: the batch.
     """
     note_uses(program)
-    x = assemble(x)
+    x, y, sample_weight = as_part(assemble(x)), as_part(y), as_part(sample_weight)
     predictions = program.model(x, training=True)
     loss = loss_of(program.model, x, y, predictions, sample_weight, True)
     track_loss(program, loss, x)
@@ -86,6 +87,14 @@ def train(
         program.apply_gradients(gradients, variables, **signals)
     with no_gradient():
         program.update_metrics(x, y, predictions, sample_weight)
+
+
+def as_part(y: Structure) -> Structure:
+    """Return an array of numbers as a tensor of its own memory; all else as it is.
+
+    It is made once for all layers, losses and metrics that read it.
+    """
+    return Tensor(y) if type(y) is np.ndarray and y.dtype.kind in "fiub" else y
 
 
 def note_uses(program: StepProgram) -> None:
@@ -140,7 +149,7 @@ def test(
 ) -> None:
     """One evaluation step: the metrics' variables are assigned."""
     note_uses(program)
-    x = assemble(x)
+    x, y, sample_weight = assemble(x), as_part(y), as_part(sample_weight)
     predictions = program.model(x, training=False)
     loss = loss_of(program.model, x, y, predictions, sample_weight, False)
     track_loss(program, loss, x)

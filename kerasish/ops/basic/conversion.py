@@ -86,7 +86,7 @@ def optimization_barrier(xp: ArrayModule, x: Array, *, pieces: int = 1) -> Array
 
 def as_tensor(x: Any) -> Tensor:
     """Return x (tensor, variable, array, list, number) as a tensor, uncopied if it can be."""
-    if hasattr(x, "maker"):
+    if hasattr(type(x), "maker"):  # of the class: a variable looks names up in its value
         return x
     value: Any = getattr(x, "value", None)  # of a variable
-    return value if hasattr(value, "maker") else alias(x)
+    return value if hasattr(type(value), "maker") else alias(x)

@@ -34,12 +34,18 @@ def _compact(xp: ArrayModule, x: Array) -> Array:
     return np.ascontiguousarray(x) if xp is np else compact(x)
 
 
+def _rows(xp: ArrayModule, x: Array) -> Array:
+    """Return x as a matrix in C order."""
+    rows = _compact(xp, x)
+    return rows if rows.ndim == 2 else rows.reshape(-1, x.shape[-1])
+
+
 def _affine_kernel(
     xp: ArrayModule, x: Array, kernel: Array, *bias: Any, kind: str | None, units: tuple[int, ...]
 ) -> Array:
-    rows = x if x.ndim == 2 else _compact(xp, x).reshape(-1, x.shape[-1])
+    rows = x if x.ndim == 2 else _rows(xp, x)
     y = _products(xp).affine(rows, kernel, bias[0] if bias else None, kind)
-    return y.reshape(*x.shape[:-1], *units)
+    return y if x.ndim == 2 and len(units) == 1 else y.reshape(*x.shape[:-1], *units)
 
 
 def _through_relu_kernel(xp: ArrayModule, g: Array, y: Array) -> Array:
@@ -55,8 +61,7 @@ def _bias_kernel(xp: ArrayModule, g: Array) -> Array:
 
 
 def _weights_kernel(xp: ArrayModule, g: Array, x: Array) -> Array:
-    rows = (_compact(xp, v).reshape(-1, v.shape[-1]) for v in (x, g))
-    return _products(xp).kernel_gradient(*rows)
+    return _products(xp).kernel_gradient(_rows(xp, x), _rows(xp, g))
 
 
 def _rows_kernel(xp: ArrayModule, g: Array, kernel: Array) -> Array:
@@ -65,9 +70,9 @@ def _rows_kernel(xp: ArrayModule, g: Array, kernel: Array) -> Array:
 
 def _onto_kernel(xp: ArrayModule, onto: Array, g: Array, kernel: Array) -> Array:
     shape = (*g.shape[:-1], kernel.shape[0])
-    before = None if onto is None else _compact(xp, onto).reshape(-1, shape[-1])
-    rows = _compact(xp, g).reshape(-1, g.shape[-1])
-    return _products(xp).rows_gradient(rows, kernel, before).reshape(shape)
+    before = None if onto is None else _rows(xp, onto)
+    dx = _products(xp).rows_gradient(_rows(xp, g), kernel, before)
+    return dx if g.ndim == 2 else dx.reshape(shape)
 
 
 def _rows_rule(h: Array, dx: Array, g: Array, kernel: Array) -> list[Any]:
@@ -97,6 +102,11 @@ def _gradient(
     g: Array, y: Array, *inputs: Any, onto: Array, kind: str | None, units: tuple[int, ...]
 ) -> list[Any]:
     x, kernel, *bias = inputs
+    if onto is None and len(units) == 1 and bias and kernel.tracked and bias[0].tracked:
+        whole = _ALL_GRADIENTS if x.tracked else _OF_WEIGHTS
+        if isinstance(g.value, np.ndarray):
+            results = whole(g, y, x, kernel, kind=kind)
+            return list(results) if x.tracked else [None, *results]
     if kind == "relu":
         g = THROUGH_RELU(g, y)
     if len(units) > 1:
@@ -109,6 +119,39 @@ def _gradient(
         return [by_x, *_WEIGHTS_GRADIENT(g, x)]
     by_kernel = by_right(g, y, x, kernel) if kernel.tracked else None
     return [by_x, by_kernel, *(BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
+
+
+def _all_kernel(
+    xp: ArrayModule, g: Array, y: Array, x: Array, kernel: Array, *, kind: str | None
+) -> tuple[Array, ...]:
+    return onednn_product.gradients(g, y if kind else None, x, kernel, True)
+
+
+def _of_weights_kernel(
+    xp: ArrayModule, g: Array, y: Array, x: Array, kernel: Array, *, kind: str | None
+) -> tuple[Array, ...]:
+    return onednn_product.gradients(g, y if kind else None, x, kernel, False)
+
+
+def _all_rule(
+    h: Array, dx: Array, g: Array, y: Array, x: Array, kernel: Array, kind: str | None
+) -> list[Any]:
+    def back(g: Array, x: Array, kernel: Array) -> Any:
+        g = THROUGH_RELU(g, y) if kind == "relu" else g
+        return [_ROWS_GRADIENT(g, kernel), *_WEIGHTS_GRADIENT(g, x)]
+
+    by_g, by_x, by_kernel = again(back, [g, x, kernel], h)
+    return [by_g, None, by_x, by_kernel]
+
+
+def _of_weights_rule(
+    h: Array, dx: Array, g: Array, y: Array, x: Array, kernel: Array, kind: str | None
+) -> list[Any]:
+    def back(g: Array, x: Array) -> Any:
+        return list(_WEIGHTS_GRADIENT(THROUGH_RELU(g, y) if kind == "relu" else g, x))
+
+    by_g, by_x = again(back, [g, x], h)
+    return [by_g, None, by_x, None]
 
 
 def _flops(of_rows: int, of_columns: int, in_results: bool = False) -> Any:
@@ -127,6 +170,10 @@ def _flops(of_rows: int, of_columns: int, in_results: bool = False) -> Any:
     return count
 
 
+def _flops_of_all(inputs: Any, results: Any) -> int:
+    return 4 * math.prod(inputs[0]) * inputs[2][-1]
+
+
 # Of x: what has arrived there before is added as the product is written.
 _ROWS_GRADIENT = make_op(_rows_kernel, _rows_rule, flops=_flops(0, 1, in_results=True))
 _ROWS_ONTO = make_op(
@@ -135,6 +182,9 @@ _ROWS_ONTO = make_op(
 )  # fmt: skip
 # Of the kernel and of the bias: sums of what arrives are made as the product reads it.
 _WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2, flops=_flops(0, 1))
+# All of them at once on the CPU, where an op's Python takes as long as a small product.
+_ALL_GRADIENTS = make_op(_all_kernel, _all_rule, outputs=3, flops=_flops_of_all)
+_OF_WEIGHTS = make_op(_of_weights_kernel, _of_weights_rule, outputs=2, flops=_flops(0, 2))
 _AFFINE = make_op(_affine_kernel, _gradient, accumulates=True, flops=_flops(0, 1))
 
 
@@ -144,15 +194,18 @@ def whole_affine(
     """Return the op that does `affine` whole: for a bias, relu, or both."""
     if bias is None and not rectified:
         return None
-    x, kernel = as_tensor(x), as_tensor(kernel)
-    given = [x, kernel] if bias is None else [x, kernel, as_tensor(bias)]
-    left, right = x.value.shape, kernel.value.shape
+    given = [as_tensor(x), as_tensor(kernel)] + ([] if bias is None else [as_tensor(bias)])
+    values = [t.value for t in given]
+    left, right = values[0].shape, values[1].shape
     if len(left) < 2 or len(right) != 2 or left[-1] != right[0] or 0 in left or 0 in right:
         return None
-    if bias is not None and given[2].value.shape != right[1:]:
+    if bias is not None and values[2].shape != right[1:]:
         return None
-    dtype = x.dtype
-    if dtype not in SCALARS or any(t.dtype != dtype for t in given):
+    dtype = values[0].dtype
+    for value in values[1:]:
+        if value.dtype is not dtype and value.dtype != dtype:
+            return None
+    if given[0].dtype not in SCALARS:
         return None
     return _AFFINE, given, {"kind": "relu" if rectified else None, "units": right[1:]}
 

@@ -42,6 +42,7 @@ from kerasish.backends.eager.cuda.fused_norm import (
     whole_standardize,
     whole_standardize_batch,
 )
+from kerasish.backends.eager.cuda.fused_pool import MAX_POOL
 from kerasish.backends.eager.cuda.fused_softmax import (
     CLASS_LOSS,
     TARGET_LOSS,
@@ -170,6 +171,7 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | Result | None]] = {
 # How many of an op's results are its function's; the others are for its gradient.
 FIRST_RESULTS = {
     CLASS_LOSS: 1,
+    MAX_POOL: 1,
     TARGET_LOSS: 1,
     LAYER_NORM: 1,
     RMS_NORM: 1,

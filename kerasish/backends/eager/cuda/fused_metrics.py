@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import config
+from kerasish.backends.eager import numpy_metrics
 from kerasish.backends.eager.cuda.arrays import compact, empty
 from kerasish.backends.eager.cuda.fused import Call, again, fits, make_op
 from kerasish.backends.eager.cuda.kernels import launch, launch_rows
@@ -50,21 +51,26 @@ def running_sums(total: Any, count: Any, values: Any, factor: float, number: flo
 
 
 def _hits_kernel(xp: ArrayModule, classes: Array, x: Array) -> Any:
-    return class_hits(classes, x)
+    return (numpy_metrics.class_hits if xp is np else class_hits)(classes, x)
 
 
 def _sums_kernel(
     xp: ArrayModule, total: Array, count: Array, values: Array, *, factor: float, number: float
 ) -> Any:
-    return running_sums(total, count, values, factor, number)
+    sums: Any = numpy_metrics.running_sums if xp is np else running_sums
+    return sums(total, count, values, factor, number)
 
 
 def _mean_kernel(xp: ArrayModule, x: Array, *, axes: tuple[int, ...], keepdims: bool) -> Array:
+    if xp is np:
+        return numpy_metrics.mean(x, axes, keepdims)
     return xp.mean(x, axis=axes, keepdims=keepdims)
 
 
 def _mean_rule(g: Array, y: Array, x: Array, axes: tuple[int, ...], keepdims: bool) -> Any:
     count = float(math.prod(x.shape[a] for a in axes))
+    if math.prod(y.shape) == 1 and isinstance(g.value, (np.ndarray, np.generic)):
+        return (_SHARES(g, shape=x.shape, count=count),)
     kept = tuple(1 if i in axes else s for i, s in enumerate(x.shape))
     if math.prod(y.shape) == 1:  # one number: its readers need no copies
         return (broadcast_to(reshape(divide(g, count), kept), x.shape),)
@@ -72,6 +78,8 @@ def _mean_rule(g: Array, y: Array, x: Array, axes: tuple[int, ...], keepdims: bo
 
 
 def _shares_kernel(xp: ArrayModule, g: Array, *, shape: tuple[int, ...], count: float) -> Array:
+    if xp is np:
+        return numpy_metrics.shares(g, shape, count)
     return xp.divide(xp.broadcast_to(g, shape), np.float32(count), out=empty(shape, g.dtype))
 
 
@@ -108,10 +116,12 @@ def whole_running_sums(
 ) -> Call | None:
     """Return the op that does `running_sums` in one launch; None: too many values for a block."""
     given = [as_tensor(v) for v in (total, count, values)]
-    if any(v.dtype != "float32" for v in given) or not fits(*given):
-        return None
+    shapes = [v.value.shape for v in given]
+    for v, shape in zip(given, shapes):
+        if v.dtype != "float32" or 0 in shape:
+            return None
     if recording.on and any(v.tracked for v in given):
         return None  # this kernel has no gradient
-    if given[0].shape or given[1].shape or math.prod(given[2].shape) > MOST_VALUES:
+    if shapes[0] or shapes[1] or math.prod(shapes[2]) > MOST_VALUES:
         return None
     return _SUMS, given, {"factor": float(factor), "number": float(number)}

@@ -107,7 +107,9 @@ def whole_class_loss(
         return None
     if classes.shape != x.shape[:-1]:
         return None
-    return CLASS_LOSS, [cast(classes, "int32"), x], {}
+    if classes.dtype != "int32":
+        classes = cast(classes, "int32")
+    return CLASS_LOSS, [classes, x], {}
 
 
 def _target_loss_kernel(xp: ArrayModule, target: Array, x: Array) -> Array:
