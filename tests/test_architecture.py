@@ -72,6 +72,20 @@ def test_frames_from_fit_to_the_native_call_on_the_static_engine(monkeypatch):
     assert files <= 4, stacks[0]
 
 
+# --- sizes ------------------------------------------------------------------------------------
+
+CENTRAL = (
+    "layer/layer.py", "model/model.py", "model/sequential.py", "functional/functional.py",
+    "training/trainer.py",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("file", CENTRAL)
+def test_the_central_classes_stand_in_files_below_400_lines(file):
+    lines = (PACKAGE / "engine" / file).read_text("utf-8").splitlines()
+    assert len(lines) < 400, "Move a part of the class to a base class in a file of its own"
+
+
 # --- private attributes -----------------------------------------------------------------------
 
 

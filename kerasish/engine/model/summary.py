@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kerasish import tree
-from kerasish.engine.functional.functional import InputLayer
+from kerasish.engine.functional.input_layer import InputLayer
 from kerasish.engine.layer.operation import to_specs
 from kerasish.graph.work import count_flops, specs_of
 from kerasish.ops import dtypes
