@@ -25,6 +25,7 @@ from kerasish.optimizers.weight_decay import Exclusions, decayed
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.reprs import given_arguments
 from kerasish.scopes import autocast, using_scope
+from kerasish.signatures import own_arguments
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient
 from kerasish.tracebacks import keyword_hint, short_tracebacks
 from kerasish.typing import AnyTensor, Structure
@@ -481,7 +482,8 @@ class Optimizer(OptimizerState):
         """Return the constructor's arguments; a learning rate that was set counts as given."""
         rate = self._learning_rate
         own = float(rate.numpy()) if isinstance(rate, Variable) else serialize_keras_object(rate)
-        return {"name": self.name, "learning_rate": own, **self._options()}
+        results = {"name": self.name, "learning_rate": own, **self._options()}
+        return {**results, **own_arguments(self, known=results)}
 
     @classmethod
     def from_config(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule, as_float
@@ -47,15 +47,6 @@ class ExponentialDecay(LearningRateSchedule):
 
     def _decay(self, share: Tensor) -> Tensor:
         return ops.power(float(self.decay_rate), share)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "initial_learning_rate": self.initial_learning_rate,
-            "decay_steps": self.decay_steps,
-            "decay_rate": self.decay_rate,
-            "staircase": self.staircase,
-            "name": self.name,
-        }
 
 
 class InverseTimeDecay(ExponentialDecay):
@@ -128,16 +119,6 @@ class PolynomialDecay(LearningRateSchedule):
         span = float(self.initial_learning_rate) - float(self.end_learning_rate)
         return ops.add(ops.multiply(left, span), float(self.end_learning_rate))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "initial_learning_rate": self.initial_learning_rate,
-            "decay_steps": self.decay_steps,
-            "end_learning_rate": self.end_learning_rate,
-            "power": self.power,
-            "cycle": self.cycle,
-            "name": self.name,
-        }
-
 
 class PiecewiseConstantDecay(LearningRateSchedule):
     """values[i] up to step boundaries[i], values[-1] after the last.
@@ -172,9 +153,6 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         for boundary, value in reversed(list(zip(self.boundaries, self.values))):
             rate = ops.where(ops.less_equal(step, float(boundary)), float(value), rate)
         return rate
-
-    def get_config(self) -> dict[str, Any]:
-        return {"boundaries": self.boundaries, "values": self.values, "name": self.name}
 
 
 def _check_steps(
