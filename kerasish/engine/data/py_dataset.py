@@ -210,7 +210,9 @@ def read_ahead(
     tasks: queue.SimpleQueue[tuple[Future[Batch], int] | None] = queue.SimpleQueue()
     pending: deque[Future[Batch]] = deque()
     threads = [
-        threading.Thread(target=_work, args=(read, tasks), daemon=True, name=f"kerasish-data-{n}")
+        threading.Thread(
+            target=do_tasks, args=(read, tasks), daemon=True, name=f"kerasish-data-{n}"
+        )
         for n in range(workers)
     ]
     for thread in threads:
@@ -233,13 +235,18 @@ def read_ahead(
             thread.join(timeout=1.0)  # a slow read may end by itself later
 
 
-def _work(read: Callable[[int], Batch], tasks: queue.SimpleQueue[Any]) -> None:
-    while (task := tasks.get()) is not None:
-        future, index = task
-        if not future.set_running_or_notify_cancel():
-            continue
-        try:
-            future.set_result(read(index))
-        except BaseException as error:  # noqa: BLE001 - raised again where the batch is due
-            future.set_exception(error)
-        del task, future  # keep no batch alive while waiting
+def do_tasks(work: Callable[[Any], Any], tasks: queue.SimpleQueue[Any]) -> None:
+    """Do what a queue brings, in a thread: (future of the result, task), until None.
+
+    Args:
+        work: gives a task's result.
+        tasks: the queue.
+    """
+    while (given := tasks.get()) is not None:
+        future, task = given
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work(task))
+            except BaseException as error:  # noqa: BLE001 - raised again where the result is due
+                future.set_exception(error)
+        del given, future, task  # keep no result alive while waiting

@@ -189,13 +189,7 @@ class _Call:
 
 
 def _fill(structure: Structure, values: dict[int, Any]) -> Structure:
-    if isinstance(structure, KerasTensor):
-        return values[id(structure)]
-    if isinstance(structure, dict):
-        return {k: _fill(v, values) for k, v in structure.items()}
-    if type(structure) in (list, tuple):
-        return type(structure)(_fill(v, values) for v in structure)
-    return structure
+    return tree.map_plain(lambda x: values[id(x)] if isinstance(x, KerasTensor) else x, structure)
 
 
 def _node_of(t: KerasTensor) -> Node | None:

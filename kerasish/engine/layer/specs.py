@@ -52,14 +52,11 @@ class SpecsMixin(BuildMixin):
         return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
 
     def _cast_specs(self, structure: Structure) -> Structure:
-        if isinstance(structure, Spec):
-            cast = self.autocast and dtypes.is_float(structure.dtype)
-            return Spec(structure.shape, self.compute_dtype) if cast else structure
-        if isinstance(structure, dict):
-            return {k: self._cast_specs(v) for k, v in structure.items()}
-        if type(structure) in (list, tuple):
-            return type(structure)(self._cast_specs(v) for v in structure)
-        return structure
+        def cast(x: Any) -> Any:
+            changes = self.autocast and isinstance(x, Spec) and dtypes.is_float(x.dtype)
+            return Spec(x.shape, self.compute_dtype) if changes else x
+
+        return tree.map_plain(cast, structure)
 
     def compute_output_shape(self, *args: Any, **kwargs: Any) -> Structure:
         """Return the result's shape for inputs of the given shape(s).

@@ -9,6 +9,7 @@ import numpy as np
 
 from kerasish import ops, registry, tree
 from kerasish.engine import diagnostics
+from kerasish.engine.data.batch import unpack_x_y_sample_weight
 from kerasish.engine.data.data import Data
 from kerasish.engine.functional.graph_parts import GraphParts
 from kerasish.engine.functional.host_stage import HostStage
@@ -233,20 +234,20 @@ class Trainer(OnBatchMixin, InspectionMixin, GraphParts):
 
     def train_step(self, data: Structure) -> Structure:
         """Do one training step on a batch and return the metrics' results; may be overridden."""
-        x, y, sample_weight = step.unpack(data)
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
         step.train(self.training_program, self.trainable_variables, x, y, sample_weight)
         return self.get_metrics_result()
 
     def test_step(self, data: Structure) -> Structure:
         """Do one evaluation step on a batch and return the metrics' results; may be overridden."""
-        x, y, sample_weight = step.unpack(data)
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
         with no_gradient():
             step.test(self.training_program, x, y, sample_weight)
             return self.get_metrics_result()
 
     def predict_step(self, data: Structure) -> Structure:
         """Return the model's result for a batch; may be overridden."""
-        x, _, _ = step.unpack(data)
+        x, _, _ = unpack_x_y_sample_weight(data)
         return self(x, training=False)
 
     def make_train_function(self, force: bool = False) -> CompiledStep:

@@ -12,7 +12,7 @@ from kerasish.layers.options import LayerOptions
 from kerasish.ops.images import boxes as box_ops
 from kerasish.random import SeedGenerator
 from kerasish.signatures import Unpack
-from kerasish.typing import AnyTensor, SeedLike, Shape, Structure
+from kerasish.typing import AnyTensor, FloatOrTuple, SeedLike, Shape, Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -319,3 +319,25 @@ class PictureLayer(Layer):
         if self.bounding_box_format is not None:
             result["bounding_box_format"] = self.bounding_box_format
         return result
+
+
+class FactorLayer(PictureLayer):
+    """A layer with a factor and a range of values.
+
+    Attributes:
+        bounds: what the factor lies between.
+    """
+
+    bounds: tuple[float, float]
+
+    def __init__(
+        self,
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
+        data_format: str | None = None,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.factor = read_interval(factor, self.bounds, self.display_name())
+        self.value_range = read_range(value_range, self.display_name())

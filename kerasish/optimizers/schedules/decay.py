@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule, as_float
+from kerasish.signatures import with_defaults
 from kerasish.typing import TensorLike
 
 if TYPE_CHECKING:
@@ -64,15 +65,7 @@ class InverseTimeDecay(ExponentialDecay):
         2.0
     """
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        decay_rate: float,
-        staircase: bool = False,
-        name: str = "InverseTimeDecay",
-    ) -> None:
-        super().__init__(initial_learning_rate, decay_steps, decay_rate, staircase, name)
+    __init__ = with_defaults(ExponentialDecay.__init__, {"name": "InverseTimeDecay"})
 
     def _decay(self, share: Tensor) -> Tensor:
         return ops.reciprocal(ops.add(ops.multiply(share, float(self.decay_rate)), 1.0))
