@@ -30,7 +30,7 @@ from kerasish.engine.data.streams import add_place
 from kerasish.typing import Array
 
 _MOST_PER_TASK = 16
-_SMALL_BYTES = 1 << 15  # larger elements: Python's time is small beside that of the arithmetic
+_SMALL_BYTES = 1 << 15  # larger elements: the arithmetic takes most of the time
 
 
 class MapNode(DataNode):

@@ -31,7 +31,7 @@ _LORA_MODES = ("int8", "int4")  # of layers that LoRA serves
 class QuantizedLayer(LowRankLayer):
     """A layer whose large weight may be quantized, before or after it is saved.
 
-    A quantized weight is an integer variable that is not trained, with scales beside it. A layer
+    A quantized weight is an integer variable that is not trained, with scales next to it. A layer
     made with a quantized dtype policy (`dtype="int8_from_float32"`) has these from the start.
 
     Attributes:

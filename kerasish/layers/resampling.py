@@ -66,7 +66,7 @@ class ZeroPadding1D(_Pad):
     """Zeros before and after the time steps.
 
     Args:
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
 
@@ -84,7 +84,7 @@ class ZeroPadding2D(_Pad):
     """Zeros round pictures.
 
     Args:
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
 
@@ -102,7 +102,7 @@ class ZeroPadding3D(_Pad):
     """Zeros round volumes.
 
     Args:
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
 

@@ -87,7 +87,7 @@ class PyDatasetData(Data):
         steps_per_epoch: batches per epoch; default all.
         shuffle: whether each epoch takes the batches in a new order.
         seed: the orders are a function of it and of the epoch's number.
-        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+        training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
     def __init__(

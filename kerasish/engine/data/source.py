@@ -82,7 +82,7 @@ class SourceData(Data):
         source: the source.
         class_weight: weight of each class in y, or None.
         steps_per_epoch: batches per epoch, or None.
-        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+        training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
     reads_ahead = True

@@ -33,7 +33,7 @@ class StreamData(Data):
         source: the generator, iterator or iterable.
         class_weight: weight of each class in y, or None.
         steps_per_epoch: batches per epoch, or None.
-        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+        training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
     _numbered = False  # what `peek` has read must not be lost, whichever epoch comes next
