@@ -10,13 +10,7 @@ from kerasish.applications.imagenet_utils import decode_predictions as decode_pr
 from kerasish.applications.imagenet_utils import scaling
 from kerasish.applications.network import STORAGE, Published, Request, documented
 from kerasish.engine import Layer, Model, Sequential
-from kerasish.layers import (
-    Conv2D,
-    Dense,
-    GlobalAveragePooling2D,
-    LayerNormalization,
-    Normalization,
-)
+from kerasish.layers import Conv2D, Dense, GlobalAveragePooling2D, LayerNormalization, Normalization
 from kerasish.typing import ActivationLike, AnyTensor, PathLike, Shape
 
 _SOURCE = "Liu et al. (2022), https://arxiv.org/abs/2201.03545"

@@ -14,13 +14,7 @@ from kerasish.applications.efficientnet import (
 )
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import (
-    STORAGE,
-    Published,
-    Request,
-    channel_axis,
-    documented,
-)
+from kerasish.applications.network import STORAGE, Published, Request, channel_axis, documented
 from kerasish.engine import Model
 from kerasish.layers import Normalization, Rescaling
 from kerasish.typing import ActivationLike, PathLike

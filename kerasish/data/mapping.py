@@ -12,16 +12,7 @@ import numpy as np
 
 from kerasish import tree
 from kerasish.data.elements import to_element, to_elements
-from kerasish.data.node import (
-    END,
-    Counting,
-    Cursor,
-    DataNode,
-    Seed,
-    Stacked,
-    named,
-    rows_in,
-)
+from kerasish.data.node import END, Counting, Cursor, DataNode, Seed, Stacked, named, rows_in
 from kerasish.data.processes import WorkerProcesses
 from kerasish.data.row_calls import RowCalls
 from kerasish.data.selecting import call

@@ -11,12 +11,7 @@ from kerasish.engine.layer.weights import loaded_by_number
 from kerasish.layers.lora import LowRankLayer
 from kerasish.layers.quantized_calibrated import CalibratedLayer
 from kerasish.layers.quantized_float8 import PARTS, Float8Layer
-from kerasish.ops.networks.quantized import (
-    dequantize,
-    integer_matmul,
-    packed_product,
-    unpack,
-)
+from kerasish.ops.networks.quantized import dequantize, integer_matmul, packed_product, unpack
 from kerasish.quantizers.configs import QuantizationConfig, resolve
 from kerasish.tensor import to_numpy
 from kerasish.typing import Array, Structure

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasish import (
-    dtype_policies,
-    ops,
-    regularizers,
-    tree,
-)
+from kerasish import dtype_policies, ops, regularizers, tree
 from kerasish.engine.layer.arguments import (
     _BASE_ARGUMENTS,
     _bind,
@@ -25,12 +20,7 @@ from kerasish.engine.layer.arguments import (
     described_arguments,
 )
 from kerasish.engine.layer.building import _wrap_build, _written_for
-from kerasish.engine.layer.call_context import (
-    CallParts,
-    context,
-    read_call,
-    serials,
-)
+from kerasish.engine.layer.call_context import CallParts, context, read_call, serials
 from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.input_spec import check_input, meets
 from kerasish.engine.layer.losses import LossesMixin
@@ -47,12 +37,7 @@ from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.ops.op import SymbolicArgument
 from kerasish.scopes import calling
-from kerasish.tensor import (
-    SparseTensor,
-    Tensor,
-    Variable,
-    convert,
-)
+from kerasish.tensor import SparseTensor, Tensor, Variable, convert
 from kerasish.tracebacks import hide_frames
 from kerasish.typing import PolicyLike, RegularizerLike, Structure
 from kerasish.unsupported import refuse_method

@@ -9,13 +9,7 @@ from typing import Any
 from kerasish import tree
 from kerasish.engine.layer.building import BuildMixin
 from kerasish.engine.layer.masks import _overrides, _parent_of_overrides
-from kerasish.engine.layer.operation import (
-    KerasTensor,
-    Node,
-    any_symbolic,
-    from_specs,
-    to_specs,
-)
+from kerasish.engine.layer.operation import KerasTensor, Node, any_symbolic, from_specs, to_specs
 from kerasish.graph.abstract import infer
 from kerasish.ops import dtypes
 from kerasish.ops.shapes import Spec

@@ -15,12 +15,7 @@ from kerasish.engine.functional.functional import Graph, start_at_inputs
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
 from kerasish.engine.layer.building import builds_by_call
 from kerasish.engine.layer.layer import Layer
-from kerasish.engine.layer.operation import (
-    KerasTensor,
-    any_symbolic,
-    is_keras_tensor,
-    to_specs,
-)
+from kerasish.engine.layer.operation import KerasTensor, any_symbolic, is_keras_tensor, to_specs
 from kerasish.engine.model.functional_config import functional_config, functional_from_config
 from kerasish.engine.model.quantizing import QuantizedModelMixin
 from kerasish.engine.model.state_tree import read_state, write_state
