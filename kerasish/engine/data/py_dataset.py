@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.engine.data.batch import Batch, to_batch
 from kerasish.engine.data.data import Data, random_order
 from kerasish.engine.data.streams import add_place
@@ -129,18 +130,11 @@ class PyDatasetData(Data):
             return random_order(total, self._seed, whole)[first:stop].tolist()
         return range(first, stop)
 
-    def go_to(
-        self,
-        first: int,
-        epoch: int,
-        batch: int,
-        redraw: Callable[[], None],
-        state: dict[str, Any] | None = None,
-    ) -> None:
+    def go_to(self, point: ResumePoint) -> None:
         """Batches have numbers; a dataset that does something between epochs does it again."""
-        if (epoch, batch) == (first, 0) or not self._has_hooks():
+        if point.is_start or not self._has_hooks():
             return
-        dataset = self._dataset
+        dataset, (first, epoch, batch, redraw, _) = self._dataset, point
         for number in range(first, epoch):
             if number > first:  # in the first epoch `peek` has called it
                 dataset.on_epoch_begin()
