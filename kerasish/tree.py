@@ -142,6 +142,10 @@ def map_plain(func: Callable[[Any], Any], structure: Structure) -> Structure:
 
     Other containers, named tuples for example, are given to `func` as they are.
 
+    Args:
+        func: a function of one value.
+        structure: nested dicts, lists and tuples.
+
     Example:
         >>> map_plain(lambda x: x * 2, {"a": [1, (2, 3)]})
         {'a': [2, (4, 6)]}

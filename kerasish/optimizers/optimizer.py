@@ -490,11 +490,10 @@ class Optimizer(OptimizerState):
         cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         """Return the optimizer that `get_config` described."""
-        config = dict(config)
-        if isinstance(config.get("learning_rate"), Mapping):
-            config["learning_rate"] = deserialize_keras_object(
-                config["learning_rate"], custom_objects
-            )
+        rate = config.get("learning_rate")
+        if isinstance(rate, Mapping):
+            rate = deserialize_keras_object(rate, custom_objects)
+            config = {**config, "learning_rate": rate}
         return cls(**config)
 
 

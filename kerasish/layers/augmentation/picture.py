@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 
 def read_interval(
-    value: Any, bounds: tuple[float, float], who: str, name: str = "factor", symmetric: bool = True
+    value: Any, bounds: tuple[float, float], who: str, name: str = "factor"
 ) -> tuple[Any, Any]:
     """Return (least, most) of a factor given as one number or as two.
 
@@ -35,7 +35,7 @@ def read_interval(
         raise ValueError(f"{who}: {name} must lie in [{low}, {high}], got {value!r}.")
     if pair:
         return min(numbers), max(numbers)
-    return (max(-abs(value), low) if symmetric else low), abs(value)
+    return max(-abs(value), low), abs(value)
 
 
 def read_range(value: object, who: str) -> list[Any]:
