@@ -125,23 +125,31 @@ def with_defaults(init: Constructor, defaults: Mapping[str, Any]) -> Constructor
         p.replace(default=defaults.get(p.name, p.default)) for p in signature.parameters.values()
     ]
     signature = signature.replace(parameters=parameters)
+    places = {name: list(signature.parameters).index(name) for name in defaults}
 
     @functools.wraps(init)
     def construct(*args: Any, **kwargs: Any) -> None:
+        missing = {n: d for n, d in defaults.items() if places[n] >= len(args)}
         try:
-            try:
-                given = signature.bind(*args, **kwargs)
-            except TypeError as error:
-                hint = keyword_hint(construct, kwargs)
-                who = f"{type(args[0]).__name__}.__init__()"
-                raise TypeError(f"{who} {error}{hint and '.'}{hint}") from None
-            given.apply_defaults()
-            init(*given.args, **given.kwargs)
+            init(*args, **{**missing, **kwargs})
         except Exception as error:
+            _name_class(error, construct, args, kwargs)
             hide_frames(error, keep_entry=False)
             raise
 
     return _with_signature(construct, signature)
+
+
+def _name_class(
+    error: Exception, init: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Let the error of arguments that do not fit name the class, not that of the constructor."""
+    if type(error) is TypeError:
+        try:
+            inspect.signature(init).bind(*args, **kwargs)
+        except TypeError as misfit:
+            hint = keyword_hint(init, kwargs)
+            error.args = (f"{type(args[0]).__name__}.__init__() {misfit}{hint and '.'}{hint}",)
 
 
 def own_arguments(thing: object, known: Collection[str] = ()) -> dict[str, Any]:

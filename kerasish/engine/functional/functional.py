@@ -189,7 +189,13 @@ class _Call:
 
 
 def _fill(structure: Structure, values: dict[int, Any]) -> Structure:
-    return tree.map_plain(lambda x: values[id(x)] if isinstance(x, KerasTensor) else x, structure)
+    if isinstance(structure, KerasTensor):  # not `tree.map_plain`, which takes longer
+        return values[id(structure)]
+    if isinstance(structure, dict):
+        return {k: _fill(v, values) for k, v in structure.items()}
+    if type(structure) in (list, tuple):
+        return type(structure)(_fill(v, values) for v in structure)
+    return structure
 
 
 def _node_of(t: KerasTensor) -> Node | None:
