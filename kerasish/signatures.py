@@ -164,10 +164,8 @@ def own_arguments(thing: object, known: Collection[str] = ()) -> dict[str, Any]:
 
     Example:
         >>> from kerasish import constraints
-        >>> class Small(constraints.MaxNorm):
-        ...     def __init__(self):
-        ...         super().__init__(0.1, axis=1)
-        >>> own_arguments(Small()), own_arguments(Small(), known=("axis",))
+        >>> norm = constraints.MaxNorm(0.1, axis=1)
+        >>> own_arguments(norm), own_arguments(norm, known=("axis",))
         ({'max_value': 0.1, 'axis': 1}, {'max_value': 0.1})
     """
     ours = __name__.partition(".")[0]

@@ -56,8 +56,9 @@ class SpecsMixin(BuildMixin):
         """Return the result's shape for inputs of the given shape(s).
 
         Example:
-            >>> Layer.compute_output_shape.__name__
-            'compute_output_shape'
+            >>> from kerasish import layers
+            >>> layers.Dense(3).compute_output_shape((None, 2))
+            (None, 3)
         """
         if len(kwargs) == 1 and not args:
             args, kwargs = tuple(kwargs.values()), {}
