@@ -13,7 +13,15 @@ from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.ops.op import Op
 from kerasish.overriding import override
-from kerasish.tensor import Key, Record, Tensor, Variable, convert, recording, wrap
+from kerasish.tensor import (
+    Key,
+    Record,
+    Tensor,
+    Variable,
+    convert,
+    recording,
+    wrap,
+)
 
 
 def sum_to_shape(g: Any, shape: tuple[int, ...]) -> Any:
