@@ -86,11 +86,11 @@ looking = keras.Model([word, fed], weights)
 # %%
 # Training
 # --------
-# The decoder is told the letters before the one that it has to say.
+# The decoder gets the letters before the one that it has to say.
 
 
 def make_data(words: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the words, what the decoder is told, and what it has to say."""
+    """Return the words, what the decoder gets, and what it has to say."""
     backwards = to_numbers([w[::-1] for w in words])
     fed = np.insert(backwards, 0, START, axis=1)
     said = np.append(backwards, np.zeros((len(words), 1), "int32"), axis=1)
@@ -98,12 +98,12 @@ def make_data(words: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return to_numbers(words), fed, said
 
 
-x, told, said = make_data(words)
+x, given, said = make_data(words)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
 epochs = 6
 rate = keras.optimizers.schedules.CosineDecay(0.005, epochs * (len(words) // 64))
 model.compile(keras.optimizers.Adam(rate), loss)
-model.fit([x, told], said, batch_size=64, epochs=epochs, verbose=2)
+model.fit([x, given], said, batch_size=64, epochs=epochs, verbose=2)
 
 # %%
 # Greedy decoding
@@ -139,9 +139,9 @@ print(f"words never seen before, turned around without a mistake: {right:.3f}")
 shown = ["python", "keras", "backward"]
 figure, all_axes = plt.subplots(1, len(shown), figsize=(12, 4), layout="constrained")
 for axes, word in zip(all_axes, shown):
-    x, told, _ = make_data([word])
+    x, given, _ = make_data([word])
     count = len(word)
-    scores = looking.predict([x, told], verbose=0)[0, :count, :count]
+    scores = looking.predict([x, given], verbose=0)[0, :count, :count]
     axes.imshow(scores, cmap="Blues", vmin=0, vmax=1)
     axes.set_xticks(range(count), list(word))
     axes.set_yticks(range(count), list(word[::-1]))

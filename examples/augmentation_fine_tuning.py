@@ -61,7 +61,7 @@ def make_image(shape: str, turn: float, shift: float) -> np.ndarray:
     angle, distance = np.arctan2(r, c) - rng.uniform(-turn, turn), np.hypot(r, c)
     inside = distance < rng.uniform(8, 13) * OUTLINES[shape](angle)
     front, back = rng.uniform(0, 255, (2, 3))
-    while np.abs(front - back).mean() < 60:  # colors that can be told apart
+    while np.abs(front - back).mean() < 60:  # colors that differ clearly
         front, back = rng.uniform(0, 255, (2, 3))
     image = np.where(inside[..., None], front, back)
     return np.clip(image + rng.normal(scale=10, size=image.shape), 0, 255).astype("float32")

@@ -41,7 +41,7 @@ wanted = np.eye(10, dtype="float32")[y]
 # %%
 # The two networks
 # ----------------
-# Both get the digit beside their other input. The discriminator ends without an activation; a
+# Both get the digit next to their other input. The discriminator ends without an activation; a
 # positive number means "real". Its dropout keeps it from learning the few real images by heart.
 
 generator = keras.Sequential(

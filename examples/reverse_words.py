@@ -4,7 +4,7 @@
 An encoder and a decoder turn words around: "python" becomes "nohtyp".
 
 The encoder LSTM reads a word and leaves its two states, all that is known of the word; the decoder
-LSTM starts from them and spells the word backwards. In training the decoder is told the letters
+LSTM starts from them and spells the word backwards. In training the decoder gets the letters
 before the one it has to guess; afterwards it has to go by its own. The words are those of Python's
 manual and made-up ones, cut into training words and others never seen.
 Shows: functional models, states handed from layer to layer, masks, greedy decoding.
@@ -81,13 +81,13 @@ model = keras.Model([word, fed], layers.Dense(COUNT)(y))
 # %%
 # Training
 # --------
-# In training the decoder is told the letters before the one that it has to say: its input is the
+# In training the decoder gets the letters before the one that it has to say: its input is the
 # reversed word behind a sign for the start, its target the same word with a sign for the end. The
 # zeros behind short words do not count.
 
 
 def make_data(words: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return the words, what the decoder is told, and what it has to say."""
+    """Return the words, what the decoder gets, and what it has to say."""
     backwards = to_numbers([w[::-1] for w in words])
     fed = np.insert(backwards, 0, START, axis=1)
     said = np.append(backwards, np.zeros((len(words), 1), "int32"), axis=1)
@@ -95,12 +95,12 @@ def make_data(words: list[str]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return to_numbers(words), fed, said
 
 
-x, told, said = make_data(words)
+x, given, said = make_data(words)
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True, ignore_class=0)
 epochs = 12
 rate = keras.optimizers.schedules.CosineDecay(0.005, epochs * (len(words) // 64))
 model.compile(keras.optimizers.Adam(rate), loss)
-model.fit([x, told], said, batch_size=64, epochs=epochs, verbose=2)
+model.fit([x, given], said, batch_size=64, epochs=epochs, verbose=2)
 
 # %%
 # Greedy decoding

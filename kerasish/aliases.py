@@ -50,7 +50,7 @@ SOURCE_MODULES = frozenset(
         "torch torch_utils traceback_utils tracking trainer variables wrapper"
     ).split()
 )
-# Modules of TensorFlow beside `keras`: name -> what stands for it.
+# Modules of TensorFlow besides `keras`: name -> what stands for it.
 TENSORFLOW = {
     "tensorflow": {
         "GradientTape": "GradientTape",

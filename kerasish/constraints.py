@@ -9,6 +9,7 @@ from kerasish import config, ops
 from kerasish.identifiers import get_by_name
 from kerasish.registry import add_builtins, serialize_keras_object
 from kerasish.reprs import arguments_repr
+from kerasish.signatures import own_arguments
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Axis, Config, ConstraintLike, Structure, TensorLike
 from kerasish.watched import Watched
@@ -36,7 +37,7 @@ class Constraint(Watched):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {}
+        return own_arguments(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -74,9 +75,6 @@ class MaxNorm(Constraint):
         wanted = ops.clip(norms, 0.0, self.max_value)
         return ops.multiply(w, ops.divide(wanted, ops.add(norms, config.epsilon())))
 
-    def get_config(self) -> dict[str, Any]:
-        return {"max_value": self.max_value, "axis": self.axis}
-
 
 class MinMaxNorm(Constraint):
     """w scaled so that its norm along `axis` goes towards [min_value, max_value].
@@ -108,14 +106,6 @@ class MinMaxNorm(Constraint):
         wanted = ops.add(ops.multiply(bounded, self.rate), ops.multiply(norms, 1 - self.rate))
         return ops.multiply(w, ops.divide(wanted, ops.add(norms, config.epsilon())))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "min_value": self.min_value,
-            "max_value": self.max_value,
-            "rate": self.rate,
-            "axis": self.axis,
-        }
-
 
 class NonNeg(Constraint):
     """max(w, 0).
@@ -146,9 +136,6 @@ class UnitNorm(Constraint):
     def __call__(self, w: TensorLike) -> Tensor:
         w = ops.convert_to_tensor(w)
         return ops.divide(w, ops.add(_norms(w, self.axis), config.epsilon()))
-
-    def get_config(self) -> dict[str, Any]:
-        return {"axis": self.axis}
 
 
 max_norm, min_max_norm, non_neg, unit_norm = MaxNorm, MinMaxNorm, NonNeg, UnitNorm

@@ -265,7 +265,7 @@ def place(array: Array, wanted: Device) -> Array:
         return array.get()
     cupy = array_module(wanted)
     _State.accelerated = True
-    said = telling_of_room(lambda: f"{array.dtype}{list(array.shape)}", wanted)
+    said = explaining_memory_errors(lambda: f"{array.dtype}{list(array.shape)}", wanted)
     with said, cupy.cuda.Device(wanted.index):
         return cupy.asarray(array)
 
@@ -342,7 +342,7 @@ def set_memory_limit(limit: float | None, name: str | None = None) -> None:
 
 
 @contextmanager
-def telling_of_room(what: Callable[[], str], wanted: Device) -> Iterator[None]:
+def explaining_memory_errors(what: Callable[[], str], wanted: Device) -> Iterator[None]:
     """Turn CuPy's error for want of memory into one that says what is used and free.
 
     Args:

@@ -237,6 +237,6 @@ def _arrow(
 
 
 def _escaped(text: str) -> str:
-    import html  # needed to draw alone
+    import html  # needed only to draw
 
     return html.escape(text)

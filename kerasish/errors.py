@@ -162,6 +162,6 @@ def levels_to_user() -> int:
 
 
 def _close_matches(name: str, names: list[str], n: int, cutoff: float = 0.6) -> list[str]:
-    import difflib  # needed for errors alone
+    import difflib  # needed only for errors
 
     return difflib.get_close_matches(name, names, n, cutoff)

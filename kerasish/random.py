@@ -17,14 +17,7 @@ from kerasish.ops import random as drawn
 from kerasish.ops.op import function
 from kerasish.registry import add_builtins
 from kerasish.reprs import arguments_repr
-from kerasish.tensor import (
-    Variable,
-    convert,
-    current_scope,
-    name_scope,
-    to_numpy,
-    using_scope,
-)
+from kerasish.tensor import Variable, convert, current_scope, name_scope, to_numpy, using_scope
 from kerasish.typing import AnyTensor, Array, DTypeLike, SeedLike, Shape, ShapeLike, TensorLike
 
 if TYPE_CHECKING:

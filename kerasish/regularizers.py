@@ -11,6 +11,7 @@ from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.identifiers import get_by_name
 from kerasish.registry import add_builtins, serialize_keras_object
 from kerasish.reprs import arguments_repr
+from kerasish.signatures import own_arguments
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, RegularizerLike, Structure, TensorLike
 from kerasish.watched import Watched
@@ -38,7 +39,10 @@ class Regularizer(Watched):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
+        arguments = own_arguments(self)
+        if not arguments:
+            raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
+        return arguments
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -76,9 +80,6 @@ class L1L2(Regularizer):
             return ops.zeros((), x.dtype)
         return terms[0] if len(terms) == 1 else ops.add(*terms)
 
-    def get_config(self) -> dict[str, Any]:
-        return {"l1": self.l1, "l2": self.l2}
-
 
 class L1(L1L2):
     """l1 * sum(|x|).
@@ -94,9 +95,6 @@ class L1(L1L2):
     def __init__(self, l1: float | None = 0.01) -> None:
         super().__init__(0.01 if l1 is None else l1, 0.0)
 
-    def get_config(self) -> dict[str, Any]:
-        return {"l1": self.l1}
-
 
 class L2(L1L2):
     """l2 * sum(x^2).
@@ -111,9 +109,6 @@ class L2(L1L2):
 
     def __init__(self, l2: float | None = 0.01) -> None:
         super().__init__(0.0, 0.01 if l2 is None else l2)
-
-    def get_config(self) -> dict[str, Any]:
-        return {"l2": self.l2}
 
 
 class OrthogonalRegularizer(Regularizer):
@@ -145,9 +140,6 @@ class OrthogonalRegularizer(Regularizer):
         cosines = ops.multiply(ops.matmul(x, ops.transpose(x)), 1.0 - ops.eye(count, dtype=x.dtype))
         pairs = max(count * (count - 1) / 2, 1.0)
         return ops.multiply(ops.sum(ops.absolute(cosines)), self.factor * 0.5 / pairs)
-
-    def get_config(self) -> dict[str, Any]:
-        return {"factor": self.factor, "mode": self.mode}
 
 
 def _factor(regularizer: RegularizerLike, name: str, value: float) -> float:

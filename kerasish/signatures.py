@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from kerasish.tracebacks import hide_frames, hint_keywords
+from kerasish.tracebacks import hide_frames, hint_keywords, keyword_hint
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack as Unpack
@@ -121,17 +121,60 @@ def with_defaults(init: Constructor, defaults: Mapping[str, Any]) -> Constructor
         3 (1, 1)
     """
     signature = inspect.signature(init)
+    parameters = [
+        p.replace(default=defaults.get(p.name, p.default)) for p in signature.parameters.values()
+    ]
+    signature = signature.replace(parameters=parameters)
     places = {name: list(signature.parameters).index(name) for name in defaults}
 
     @functools.wraps(init)
     def construct(*args: Any, **kwargs: Any) -> None:
         missing = {n: d for n, d in defaults.items() if places[n] >= len(args)}
-        init(*args, **{**missing, **kwargs})
+        try:
+            init(*args, **{**missing, **kwargs})
+        except Exception as error:
+            _name_class(error, construct, args, kwargs)
+            hide_frames(error, keep_entry=False)
+            raise
 
-    parameters = [
-        p.replace(default=defaults.get(p.name, p.default)) for p in signature.parameters.values()
-    ]
-    return _with_signature(construct, signature.replace(parameters=parameters))
+    return _with_signature(construct, signature)
+
+
+def _name_class(
+    error: Exception, init: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Let the error of arguments that do not fit name the class, not that of the constructor."""
+    if type(error) is TypeError:
+        try:
+            inspect.signature(init).bind(*args, **kwargs)
+        except TypeError as misfit:
+            hint = keyword_hint(init, kwargs)
+            error.args = (f"{type(args[0]).__name__}.__init__() {misfit}{hint and '.'}{hint}",)
+
+
+def own_arguments(thing: object, known: Collection[str] = ()) -> dict[str, Any]:
+    """Return the constructor's arguments of an object, as its attributes of these names hold them.
+
+    The constructor is the one of kerasish: an object of a user's class gives the arguments of the
+    class of kerasish from which its class derives.
+
+    Args:
+        thing: an object whose constructor keeps its arguments.
+        known: names of arguments to leave out.
+
+    Example:
+        >>> from kerasish import constraints
+        >>> norm = constraints.MaxNorm(0.1, axis=1)
+        >>> own_arguments(norm), own_arguments(norm, known=("axis",))
+        ({'max_value': 0.1, 'axis': 1}, {'max_value': 0.1})
+    """
+    ours = __name__.partition(".")[0]
+    for kind in type(thing).__mro__:
+        if "__init__" in vars(kind) and kind.__module__.partition(".")[0] == ours:
+            parameters = list(inspect.signature(vars(kind)["__init__"]).parameters.values())[1:]
+            named = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
+            return {name: getattr(thing, name) for name in named if name not in known}
+    return {}
 
 
 def _with_signature(init: Any, signature: inspect.Signature) -> Any:

@@ -199,7 +199,7 @@ def did_you_mean(given: Iterable[str], known: Iterable[str]) -> str:
         >>> did_you_mean(["epoch"], ["epochs", "verbose"])
         " Did you mean 'epochs'?"
     """
-    import difflib  # needed for errors alone
+    import difflib  # needed only for errors
 
     names = list(known)
     near = [difflib.get_close_matches(str(n), names, n=1) for n in given]

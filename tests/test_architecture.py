@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import collections
+import re
 import traceback
 from pathlib import Path
 
@@ -72,6 +73,20 @@ def test_frames_from_fit_to_the_native_call_on_the_static_engine(monkeypatch):
     assert files <= 4, stacks[0]
 
 
+# --- sizes ------------------------------------------------------------------------------------
+
+CENTRAL = (
+    "layer/layer.py", "model/model.py", "model/sequential.py", "functional/functional.py",
+    "training/trainer.py",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("file", CENTRAL)
+def test_the_central_classes_stand_in_files_below_400_lines(file):
+    lines = (PACKAGE / "engine" / file).read_text("utf-8").splitlines()
+    assert len(lines) < 400, "Move a part of the class to a base class in a file of its own"
+
+
 # --- private attributes -----------------------------------------------------------------------
 
 
@@ -138,3 +153,58 @@ def test_a_read_would_be_found():
         PACKAGE / "b" / "y.py": ast.parse("def g(a):\n    return a._size + getattr(a, '_more')"),
     }
     assert [name for name, _ in reads_of_privates(trees)] == ["_size", "_more"]
+
+
+# --- the sizes that docs/architecture.md states ------------------------------------------------
+
+PAGE = PACKAGE.parent / "docs" / "architecture.md"
+
+
+def stated_sizes(text):
+    """Yield (paths, lines) of each row of the page's tables of packages."""
+    folder = PACKAGE
+    for line in text.splitlines():
+        heading = re.fullmatch(r"\*\*`(\w+)/`\*\*", line)
+        if heading:
+            folder = PACKAGE / heading[1]
+        row = re.match(r"\| (`.*`) \| ([\d,]+) \|", line)
+        if row:
+            names = re.findall(r"`([\w/]+)`", row[1])
+            yield [located(folder, name) for name in names], int(row[2].replace(",", ""))
+
+
+def located(folder, name):
+    places = [base / name for base in (PACKAGE, folder) if (base / name).is_dir()]
+    places += [base / f"{name}.py" for base in (folder, PACKAGE) if (base / f"{name}.py").is_file()]
+    assert places, f"docs/architecture.md names {name!r}, which does not exist"
+    return places[0]
+
+
+def lines_of(path):
+    files = [path] if path.is_file() else [p for e in ("*.py", "*.cu") for p in path.rglob(e)]
+    return sum(len(p.read_text("utf-8").splitlines()) for p in files)
+
+
+def test_the_architecture_page_states_sizes_that_hold():
+    rows = list(stated_sizes(PAGE.read_text("utf-8")))
+    named = {path for paths, _ in rows for path in paths}
+    tops = {p for p in PACKAGE.iterdir() if p.suffix == ".py" or (p / "__init__.py").is_file()}
+    assert tops - named == {PACKAGE / "__init__.py"}, "Add a row to the page's first table"
+    for paths, stated in rows:
+        real = sum(map(lines_of, paths))
+        assert abs(real - stated) <= max(0.15 * real, 60), (
+            f"docs/architecture.md: {', '.join(p.name for p in paths)} have {real} lines, "
+            f"not about {stated}"
+        )
+
+
+def test_a_wrong_size_would_be_found():
+    rows = list(
+        stated_sizes("**`ops/`**\n| `random` | 9,000 | x |\n| `ops/basic/`, `op` | 1 | y |")
+    )
+    assert rows == [
+        ([PACKAGE / "ops" / "random.py"], 9000),
+        ([PACKAGE / "ops" / "basic", PACKAGE / "ops" / "op.py"], 1),
+    ]
+    with pytest.raises(AssertionError, match="does not exist"):
+        list(stated_sizes("| `nothing` | 10 | x |"))

@@ -8,15 +8,9 @@ from kerasish import config, initializers, ops, registry
 from kerasish.applications.blocks import activate, conv
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import STORAGE, Published, Request, documented
+from kerasish.applications.network import STORAGE, Request, documented, weights_file
 from kerasish.engine import Layer, Model, Sequential
-from kerasish.layers import (
-    Conv2D,
-    Dense,
-    GlobalAveragePooling2D,
-    LayerNormalization,
-    Normalization,
-)
+from kerasish.layers import Conv2D, Dense, GlobalAveragePooling2D, LayerNormalization, Normalization
 from kerasish.typing import ActivationLike, AnyTensor, PathLike, Shape
 
 _SOURCE = "Liu et al. (2022), https://arxiv.org/abs/2201.03545"
@@ -76,8 +70,7 @@ def _variant(
     size: str, depths: tuple[int, ...], widths: tuple[int, ...], *hashes: str
 ) -> _ConvNeXt:
     private = f"convnext_{size.lower()}"
-    file = f"{STORAGE}convnext/{private}"
-    published = Published(f"{file}.h5", f"{file}_notop.h5", (hashes[0], hashes[1]))
+    published = weights_file(f"{STORAGE}convnext/{private}", hashes)
 
     def build(
         include_top: bool = True,

@@ -10,11 +10,11 @@ from kerasish.applications.imagenet_utils import decode_predictions as decode_pr
 from kerasish.applications.imagenet_utils import scaling
 from kerasish.applications.network import (
     Application,
-    Published,
     Request,
     application,
     channel_axis,
     divisible,
+    weights_file,
 )
 from kerasish.initializers import VarianceScaling
 from kerasish.layers import (
@@ -137,11 +137,9 @@ def _block(
 def _variant(
     number: int, width: float, depth: float, side: int, dropout: float, *hashes: str
 ) -> Application:
-    file = f"{_FOLDER}efficientnetb{number}"
     return application(
         f"EfficientNetB{number}", f"efficientnetb{number}", f"EfficientNet B{number}", _SOURCE,
-        (side, 32), _efficientnet,
-        Published(f"{file}.h5", f"{file}_notop.h5", (hashes[0], hashes[1])),
+        (side, 32), _efficientnet, weights_file(f"{_FOLDER}efficientnetb{number}", hashes),
         width=width, depth=depth, dropout=dropout,
     )  # fmt: skip
 

@@ -14,13 +14,7 @@ from kerasish.applications.efficientnet import (
 )
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import (
-    STORAGE,
-    Published,
-    Request,
-    channel_axis,
-    documented,
-)
+from kerasish.applications.network import STORAGE, Request, channel_axis, documented, weights_file
 from kerasish.engine import Model
 from kerasish.layers import Normalization, Rescaling
 from kerasish.typing import ActivationLike, PathLike
@@ -76,8 +70,7 @@ class _EfficientNetV2(Protocol):
 def _variant(size: str, width: float, depth: float, side: int, *hashes: str) -> _EfficientNetV2:
     """Return the function that builds a network; `width` and `depth` are factors of B0's."""
     private = f"efficientnetv2-{size.lower()}"
-    file = f"{STORAGE}efficientnet_v2/{private}"
-    published = Published(f"{file}.h5", f"{file}_notop.h5", (hashes[0], hashes[1]))
+    published = weights_file(f"{STORAGE}efficientnet_v2/{private}", hashes)
 
     def build(
         include_top: bool = True,

@@ -17,15 +17,7 @@ from kerasish.applications.network import (
     published_side,
 )
 from kerasish.engine import Model, is_keras_tensor
-from kerasish.layers import (
-    Add,
-    Dropout,
-    Flatten,
-    GlobalAveragePooling2D,
-    Multiply,
-    ReLU,
-    Rescaling,
-)
+from kerasish.layers import Add, Dropout, Flatten, GlobalAveragePooling2D, Multiply, ReLU, Rescaling
 from kerasish.typing import ActivationLike, PathLike
 
 _SOURCE = "Howard et al. (2019), https://arxiv.org/abs/1905.02244"

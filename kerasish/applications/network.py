@@ -272,8 +272,8 @@ def _shape_of(sides: tuple[Any, ...], channels: Any) -> tuple[Any, ...]:
     return (*sides, channels)
 
 
-def divisible(value: float, by: int = 8, least: int | None = None) -> int:
-    """Return the multiple of `by` next to `value`, not below `least` and above 90 % of `value`.
+def divisible(value: float) -> int:
+    """Return the multiple of 8 next to `value`, at least 8, and above 90 % of `value`.
 
     Source: Sandler et al. (2018), https://arxiv.org/abs/1801.04381
 
@@ -281,8 +281,8 @@ def divisible(value: float, by: int = 8, least: int | None = None) -> int:
         >>> divisible(35), divisible(11)
         (32, 16)
     """
-    result = max(by if least is None else least, int(value + by / 2) // by * by)
-    return result + by if result < 0.9 * value else result
+    result = max(8, int(value + 4) // 8 * 8)
+    return result + 8 if result < 0.9 * value else result
 
 
 class Application(Protocol):
@@ -339,10 +339,15 @@ def application(
     return documented(build, public, what, sides[0], source)
 
 
+def weights_file(file: str, hashes: tuple[str, ...]) -> Published:
+    """Return where the weights lie whose address without its ending is given."""
+    return Published(f"{file}.h5", f"{file}_notop.h5", (hashes[0], hashes[1]))
+
+
 def kernels_file(folder: str, network: str, *hashes: str) -> Published:
     """Return the published weights whose files follow Keras's usual pattern of names."""
     file = f"{STORAGE}{folder}/{network}_weights_tf_dim_ordering_tf_kernels"
-    return Published(f"{file}.h5", f"{file}_notop.h5", (hashes[0], hashes[1]))
+    return weights_file(file, hashes)
 
 
 def documented(function: Function, name: str, what: str, size: int, source: str) -> Function:

@@ -14,16 +14,7 @@ from kerasish.ops.basic import control
 from kerasish.ops.basic.printing import only_where
 from kerasish.ops.op import Engine, Op, current_engine, using_engine
 from kerasish.scopes import Scope
-from kerasish.tensor import (
-    Tensor,
-    Variable,
-    convert,
-    prepare,
-    record,
-    recording,
-    using_scope,
-    wrap,
-)
+from kerasish.tensor import Tensor, Variable, convert, prepare, record, recording, using_scope, wrap
 from kerasish.typing import Structure
 
 

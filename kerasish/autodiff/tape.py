@@ -8,15 +8,7 @@ from typing import Any
 from kerasish import ops, tree
 from kerasish.autodiff.reverse import _leaf, differentiate, name_of
 from kerasish.reprs import arguments_repr
-from kerasish.tensor import (
-    Key,
-    Tensor,
-    Variable,
-    _serials,
-    convert,
-    no_gradient,
-    recording,
-)
+from kerasish.tensor import Key, Tensor, Variable, _serials, convert, no_gradient, recording
 from kerasish.typing import Structure
 
 

@@ -31,7 +31,7 @@ _NEVER_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class UntrustedError(PermissionError):
-    """Somebody else can have written a file or folder; the message says which, and the fix."""
+    """Another user can have written a file or folder; the message says which, and the fix."""
 
 
 class TrustedFolder(Closing):
@@ -53,7 +53,7 @@ class TrustedFolder(Closing):
             parts: names of folders below this one, then the file's name.
 
         Raises:
-            UntrustedError: somebody else can have written it.
+            UntrustedError: another user can have written it.
             OSError: it cannot be read.
         """
         path = self.path.joinpath(*parts)
@@ -83,7 +83,7 @@ def open_folder(path: Path) -> TrustedFolder:
         path: the folder; links above it are resolved first.
 
     Raises:
-        UntrustedError: somebody else can write it, or a folder above it.
+        UntrustedError: another user can write it, or a folder above it.
         OSError: it is not there, or no folder.
     """
     if not _POSIX:
@@ -132,7 +132,7 @@ def _open_below(parent: int, name: str, path: Path, above: bool = False) -> int:
 
 
 def _check(status: os.stat_result, path: Path, kind: int, above: bool = False) -> None:
-    """Raise UntrustedError where somebody else can change what was opened."""
+    """Raise UntrustedError where another user can change what was opened."""
     if stat.S_IFMT(status.st_mode) != kind:
         what = "file" if kind == stat.S_IFREG else "folder"
         raise UntrustedError(f"{path} is no plain {what}. Remove it")
@@ -179,7 +179,7 @@ def warn_untrusted(folder: Path, what: str, error: UntrustedError) -> None:
         return
     _warned.add(str(folder))
     warnings.warn(
-        f"The {what} in {folder} are not used, since somebody else can have written them: {error}, "
+        f"The {what} in {folder} are not used, since another user can have written them: {error}, "
         "or set KERASISH_CACHE_DIR to a folder of your own. Until then they are computed again.",
         RuntimeWarning,
         stacklevel=2,

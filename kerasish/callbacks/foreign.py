@@ -76,5 +76,5 @@ def _does_nothing(method: Any, hook: str) -> bool:
 
     Calling it would cost a call per batch, and would keep engines from running many steps per call.
     """
-    home = str(getattr(method, "__module__", "")).partition(".")[0]
-    return home in _BASES and getattr(method, "__qualname__", "") == f"Callback.{hook}"
+    package = str(getattr(method, "__module__", "")).partition(".")[0]
+    return package in _BASES and getattr(method, "__qualname__", "") == f"Callback.{hook}"

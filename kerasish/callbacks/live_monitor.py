@@ -278,8 +278,9 @@ def _thinned(points: Sequence[float], width: int) -> list[float]:
     return [sum(points[a:b]) / (b - a) for a, b in zip(edges, edges[1:])]
 
 
-def _drawing(points: Sequence[float], width: int = 140, height: int = 28) -> str:
+def _drawing(points: Sequence[float]) -> str:
     """Return a curve as SVG, with its latest number."""
+    width, height = 140, 28
     if not points:
         return ""
     shown = _thinned(points, width)

@@ -66,7 +66,7 @@ class OpWatch(Engine):
     def __init__(self, model: Model, batch: dict[str, Any]) -> None:
         self._engine = current_engine()
         self._model = model
-        self._made_by: dict[int, _Origin] = {}  # serial of a record -> where it was made
+        self._origins: dict[int, _Origin] = {}  # serial of a record -> where it was made
         self._known: dict[int, tuple[Any, frozenset[int], bool]] = {}  # id -> array, births, NaN
         self._by_row: dict[int, Any] = {}  # id -> array whose first axis is the batch's
         self._births: list[Origin] = []
@@ -96,9 +96,9 @@ class OpWatch(Engine):
         aligned = any(id(v) in self._by_row for v in inputs)
         place: _Origin | None = None
         for t in results:
-            if t.maker is not None and t.maker.serial not in self._made_by:
+            if t.maker is not None and t.maker.serial not in self._origins:
                 place = place or self._place()
-                self._made_by[t.maker.serial] = place
+                self._origins[t.maker.serial] = place
             value = t.value
             by_row = aligned and bool(value.shape) and self._is_by_row(value)
             if by_row:
@@ -168,7 +168,7 @@ class OpWatch(Engine):
 
     def _describe(self, op: Op, place: _Origin) -> tuple[str, str, str, str]:
         if place.maker is not None:
-            at = self._made_by.get(place.maker.serial, place)
+            at = self._origins.get(place.maker.serial, place)
             return place.maker.op.name, "backward", at.layer, at.source or place.source
         return op.name, "update" if place.in_optimizer else "forward", place.layer, place.source
 

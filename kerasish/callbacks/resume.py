@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, cast
 from kerasish import tree
 from kerasish.callbacks.background import Background
 from kerasish.callbacks.callback import Callback
+from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.callbacks.state_checks import WRONG_KINDS, check_state
 from kerasish.callbacks.training_state import (
     capture,
@@ -293,8 +294,8 @@ class Resume(Callback):
         values, random = list(capture(own).values()), random_state()
         try:
             if data is not None:
-                data.go_to(past["first"], past["epoch"], past["batch"], self._redraw_epoch,
-                           past.get("data"))  # fmt: skip
+                at = (past["first"], past["epoch"], past["batch"])
+                data.go_to(ResumePoint(*at, self._redraw_epoch, past.get("data")))
             self._put_back(past)
         except BaseException:
             with using_scope(None):

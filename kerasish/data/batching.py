@@ -18,14 +18,7 @@ from kerasish.data.elements import (
     stack,
     with_rows,
 )
-from kerasish.data.node import (
-    END,
-    UNKNOWN_CARDINALITY,
-    Cursor,
-    DataNode,
-    Stacked,
-    Through,
-)
+from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, DataNode, Stacked, Through
 from kerasish.data.sources import unbatched_specs
 from kerasish.typing import Array
 

@@ -14,13 +14,7 @@ from kerasish.data.mapping import MapNode
 from kerasish.data.node import AUTOTUNE, INFINITE_CARDINALITY, seed_of
 from kerasish.data.pipeline import Pipeline
 from kerasish.data.reading_ahead import PrefetchNode
-from kerasish.data.selecting import (
-    FilterNode,
-    RepeatNode,
-    ShardNode,
-    SkipNode,
-    TakeNode,
-)
+from kerasish.data.selecting import FilterNode, RepeatNode, ShardNode, SkipNode, TakeNode
 from kerasish.data.shuffling import ShuffleNode
 from kerasish.data.threads import worker_count
 from kerasish.typing import PathLike, Structure

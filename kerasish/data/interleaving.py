@@ -89,7 +89,7 @@ class _InterleaveCursor(Cursor):
         self._source = node.inputs[0].open(number)
         self._slots: list[_Open | None] = [None] * node.cycle
         self._slot = self._given = 0  # the slot whose turn it is, and elements it has given
-        self._made = 0  # data sets made
+        self._opened = 0  # data sets opened so far
         self._ended = False  # whether the source has
 
     def _make(self, source: Cursor, number: int) -> _Open | None:
@@ -106,9 +106,9 @@ class _InterleaveCursor(Cursor):
 
     def _fill(self, slot: int) -> None:
         if not self._ended and self._slots[slot] is None:
-            self._slots[slot] = self._make(self._source, self._made)
+            self._slots[slot] = self._make(self._source, self._opened)
             self._ended = self._slots[slot] is None
-            self._made += not self._ended
+            self._opened += not self._ended
 
     def read(self) -> Any:
         idle = 0
@@ -140,7 +140,7 @@ class _InterleaveCursor(Cursor):
             "source": self._source.state(),
             "slot": self._slot,
             "given": self._given,
-            "made": self._made,
+            "made": self._opened,
             "ended": self._ended,
             "open": [
                 None if s is None else [s.number, s.place, s.cursor.state()] for s in self._slots
@@ -164,7 +164,7 @@ class _InterleaveCursor(Cursor):
             self._slots[slot] = opened
         self._source.restore(state["source"])
         self._slot, self._given = state["slot"], state["given"]
-        self._made, self._ended = state["made"], state["ended"]
+        self._opened, self._ended = state["made"], state["ended"]
 
     def close(self) -> None:
         for opened in self._slots:

@@ -12,16 +12,7 @@ import numpy as np
 
 from kerasish import tree
 from kerasish.data.elements import to_element, to_elements
-from kerasish.data.node import (
-    END,
-    Counting,
-    Cursor,
-    DataNode,
-    Seed,
-    Stacked,
-    named,
-    rows_in,
-)
+from kerasish.data.node import END, Counting, Cursor, DataNode, Seed, Stacked, named, rows_in
 from kerasish.data.processes import WorkerProcesses
 from kerasish.data.row_calls import RowCalls
 from kerasish.data.selecting import call
@@ -30,7 +21,7 @@ from kerasish.engine.data.streams import add_place
 from kerasish.typing import Array
 
 _MOST_PER_TASK = 16
-_SMALL_BYTES = 1 << 15  # larger elements: Python's time is small beside that of the arithmetic
+_SMALL_BYTES = 1 << 15  # larger elements: the arithmetic takes most of the time
 
 
 class MapNode(DataNode):

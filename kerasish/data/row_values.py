@@ -189,7 +189,7 @@ def numbers(array: Array) -> Array:
 def aligned(values: tuple[Any, ...]) -> tuple[list[Any], int]:
     """Return values that broadcast as the rows of a block do, and the rank of a result's rows.
 
-    Python's numbers stay, since they take the dtype of an array beside them.
+    Python's numbers stay, since they take the dtype of an array next to them.
     """
     parts: list[Any] = []
     for value in values:

@@ -19,6 +19,7 @@ from typing import Any
 
 from kerasish import config
 from kerasish.data.node import AUTOTUNE, END, Cursor
+from kerasish.engine.data.py_dataset import do_tasks
 
 _JOIN_SECONDS = 1.0  # a slow read may end by itself later
 GIVEN_BACK = object()
@@ -77,7 +78,10 @@ class Workers:
         self._process = Process()
         threads = [
             threading.Thread(
-                target=_work, args=(work, self._tasks), daemon=True, name=f"kerasish-data-map-{n}"
+                target=do_tasks,
+                args=(work, self._tasks),
+                daemon=True,
+                name=f"kerasish-data-map-{n}",
             )
             for n in range(count)
         ]
@@ -116,17 +120,6 @@ class Workers:
         except RuntimeError:
             return False
         return True
-
-
-def _work(work: Callable[[Any], Any], tasks: queue.SimpleQueue[Any]) -> None:
-    while (given := tasks.get()) is not None:
-        future, task = given
-        if future.set_running_or_notify_cancel():
-            try:
-                future.set_result(work(task))
-            except BaseException as error:  # noqa: BLE001 - raised again where the result is due
-                future.set_exception(error)
-        del given, future, task  # keep no element alive while waiting
 
 
 def _end_workers(

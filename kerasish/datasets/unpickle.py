@@ -50,10 +50,10 @@ class ArrayUnpickler(pickle.Unpickler):
             ) from None
 
 
-def load_pickle(path: str | Path, encoding: str = "bytes") -> Any:
+def load_pickle(path: str | Path) -> Any:
     """Return the arrays, lists and dicts pickled in a file; strings of Python 2 stay bytes."""
     with open(path, "rb") as file:
-        return ArrayUnpickler(file, encoding=encoding).load()
+        return ArrayUnpickler(file, encoding="bytes").load()
 
 
 def load_npz(path: str | Path) -> dict[str, np.ndarray]:

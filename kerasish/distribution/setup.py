@@ -136,7 +136,7 @@ def _compare(wanted: tuple[int | None, int | None], group: Group) -> None:
 
 
 def _share_cores(group: MpiGroup) -> None:
-    """Divide the cores of a machine among its ranks, unless somebody has chosen already."""
+    """Divide the cores of a machine among its ranks, unless the user has set them already."""
     if config.threads() is not None or os.environ.get("OMP_NUM_THREADS"):
         return
     affinity = getattr(os, "sched_getaffinity", lambda process: range(os.cpu_count() or 1))
@@ -150,7 +150,7 @@ def _share_cores(group: MpiGroup) -> None:
 
 
 def _choose_gpu(group: MpiGroup) -> None:
-    """Give each rank of a machine a GPU of its own, unless somebody has chosen already."""
+    """Give each rank of a machine a GPU of its own, unless the user has set them already."""
     if current().kind == "cpu" or os.environ.get("KERASISH_DEVICE", "auto") != "auto":
         return
     import cupy

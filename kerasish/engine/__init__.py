@@ -1,8 +1,8 @@
 """Layers, models, the pure step and the loops around it."""
 
 from kerasish.engine.functional.functional import Function as Function
-from kerasish.engine.functional.functional import Input as Input
-from kerasish.engine.functional.functional import InputLayer as InputLayer
+from kerasish.engine.functional.input_layer import Input as Input
+from kerasish.engine.functional.input_layer import InputLayer as InputLayer
 from kerasish.engine.layer.input_spec import InputSpec as InputSpec
 from kerasish.engine.layer.layer import Layer as Layer
 from kerasish.engine.layer.operation import KerasTensor as KerasTensor

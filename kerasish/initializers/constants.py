@@ -102,9 +102,6 @@ class Identity(Initializer):
             raise ShapeError(f"Identity: the shape must have 2 axes, got {tuple(shape)}.")
         return ops.multiply(ops.eye(shape[0], shape[1], dtype=dtype or _default(None)), self.gain)
 
-    def get_config(self) -> dict[str, Any]:
-        return {"gain": self.gain}
-
 
 _SIDES, _SCALINGS = ("real", "imag"), ("density", "spectrum", None)
 
@@ -169,14 +166,6 @@ class STFT(Initializer):
         if self.scaling == "density":
             return window / np.sqrt((window**2).sum())
         return window / window.sum() if self.scaling == "spectrum" else window
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "side": self.side,
-            "window": self.window,
-            "periodic": self.periodic,
-            "scaling": self.scaling,
-        }
 
 
 def _named_window(name: str, samples: int, periodic: bool) -> Array:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kerasish.signatures import any_arguments
+from kerasish.signatures import any_arguments, own_arguments
 from kerasish.tracebacks import ShortInitTracebacks
 from kerasish.typing import DTypeLike, Shape
 
@@ -39,7 +39,7 @@ class Initializer(ShortInitTracebacks):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {}
+        return own_arguments(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

@@ -14,6 +14,7 @@ from kerasish.errors import ShapeError
 from kerasish.initializers.initializer import Initializer
 from kerasish.ops import random as draw
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
+from kerasish.signatures import own_arguments
 from kerasish.typing import AnyTensor, DTypeLike, SeedLike, ShapeLike
 
 if TYPE_CHECKING:
@@ -52,7 +53,8 @@ class RandomInitializer(Initializer):
         return np.array([int(self.seed) & 0xFFFFFFFF, 0], "uint32")
 
     def get_config(self) -> dict[str, Any]:
-        return {"seed": serialize_keras_object(self._config_seed)}
+        seed = serialize_keras_object(self._config_seed)
+        return {"seed": seed, **own_arguments(self, known=("seed",))}
 
 
 class RandomNormal(RandomInitializer):
@@ -76,9 +78,6 @@ class RandomNormal(RandomInitializer):
 
     def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return draw.normal(self.state(), shape, self.mean, self.stddev, dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "mean": self.mean, "stddev": self.stddev}
 
 
 class TruncatedNormal(RandomNormal):
@@ -119,9 +118,6 @@ class RandomUniform(RandomInitializer):
 
     def __call__(self, shape: ShapeLike, dtype: DTypeLike | None = None) -> Tensor:
         return draw.uniform(self.state(), shape, self.minval, self.maxval, dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "minval": self.minval, "maxval": self.maxval}
 
 
 def _factors(matrix: Any) -> tuple[Any, Any]:
@@ -171,6 +167,3 @@ class Orthogonal(RandomInitializer):
         q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)
         q = q.T if rows < columns else q
         return ops.convert_to_tensor((self.gain * q).reshape(shape), dtype or config.floatx())
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "gain": self.gain}

@@ -77,16 +77,6 @@ class VarianceScaling(RandomInitializer):
         result.input_axes, result.output_axes = input_axes, output_axes
         return result
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "scale": self.scale,
-            "mode": self.mode,
-            "distribution": self.distribution,
-            "input_axes": self.input_axes,
-            "output_axes": self.output_axes,
-        }
-
 
 def fans(
     shape: Sequence[int],
@@ -123,10 +113,6 @@ class _Fixed(VarianceScaling):
         output_axes: Sequence[int] | None = None,
     ) -> None:
         super().__init__(self.SCALE, self.MODE, self.DISTRIBUTION, seed, input_axes, output_axes)
-
-    def get_config(self) -> dict[str, Any]:
-        config = super().get_config()
-        return {k: config[k] for k in ("seed", "input_axes", "output_axes")}
 
 
 class GlorotUniform(_Fixed):

@@ -17,13 +17,7 @@ from kerasish.layers.regularization import Dropout
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.networks.attention import attend
 from kerasish.signatures import Unpack, with_options
-from kerasish.typing import (
-    ActivationLike,
-    AnyTensor,
-    Shape,
-    ShapeLike,
-    Structure,
-)
+from kerasish.typing import ActivationLike, AnyTensor, Shape, ShapeLike, Structure
 
 if TYPE_CHECKING:
     from kerasish.initializers.initializer import Initializer

@@ -207,7 +207,7 @@ class Conv2D(BaseConv):
     Args:
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         groups: see `Conv1D`.
@@ -240,7 +240,7 @@ class Conv3D(BaseConv):
     Args:
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of three axes.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         groups: see `Conv1D`.

@@ -62,7 +62,7 @@ class Dense(QuantizedKernelLayer, LowRankKernel, KernelLayer):
         kernel_constraint: function applied to the kernel after each update; None: none.
         bias_constraint: function applied to the bias after each update; None: none.
         lora_rank: rank of LoRA, >= 1: the kernel is frozen, and a product of two small weights is
-            trained beside it (see `enable_lora`); None: no LoRA.
+            trained next to it (see `enable_lora`); None: no LoRA.
         lora_alpha: factor of that product, divided by the rank; None: the rank.
         quantization_config: how the weights are quantized where `dtype` is a quantized policy, such
             as "int8_from_float32" (see `quantize`); None: as the policy says.
@@ -170,7 +170,7 @@ class Embedding(QuantizedEmbeddingLayer):
         weights: the table's first values, as an array or a list with one; None: by
             `embeddings_initializer`.
         lora_rank: rank of LoRA, >= 1: the table is frozen, and a product of two small ones is
-            trained beside it (see `enable_lora`); None: no LoRA.
+            trained next to it (see `enable_lora`); None: no LoRA.
         lora_alpha: factor of that product, divided by the rank; None: the rank.
         quantization_config: how the weights are quantized where `dtype` is a quantized policy, such
             as "int8_from_float32" (see `quantize`); None: as the policy says.

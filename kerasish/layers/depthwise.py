@@ -80,7 +80,7 @@ class DepthwiseConv1D(BaseDepthwiseConv):
 
     Args:
         kernel_size, strides, dilation_rate: integers >= 1.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         depth_multiplier: results of each channel.
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
@@ -113,7 +113,7 @@ class DepthwiseConv2D(BaseDepthwiseConv):
 
     Args:
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         depth_multiplier: results of each channel.
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
@@ -189,7 +189,7 @@ class SeparableConv1D(BaseSeparableConv):
     Args:
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: integers >= 1.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         depth_multiplier: results of each channel in between.
@@ -227,7 +227,7 @@ class SeparableConv2D(BaseSeparableConv):
     Args:
         filters: channels of the result, >= 1.
         kernel_size, strides, dilation_rate: an integer >= 1, or one for each of two axes.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         depth_multiplier: results of each channel in between.

@@ -38,7 +38,7 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
         kernel_constraint: function applied to the kernel after each update; None: none.
         bias_constraint: function applied to the bias after each update; None: none.
         lora_rank: rank of LoRA, >= 1: the kernel is frozen, and a product of two small weights is
-            trained beside it (see `enable_lora`); None: no LoRA.
+            trained next to it (see `enable_lora`); None: no LoRA.
         lora_alpha: factor of that product, divided by the rank; None: the rank.
         gptq_unpacked_column_size: units of the kernel as a matrix, which files of GPTQ name; None:
             as the shapes say.

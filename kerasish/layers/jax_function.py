@@ -10,9 +10,9 @@ import numpy as np
 
 from kerasish import config, ops, random, registry, tree
 from kerasish.engine.layer.layer import Layer
-from kerasish.ops.host import HostOp
+from kerasish.layers.host_call import HostCall
 from kerasish.ops.shapes import Spec
-from kerasish.tensor import Tensor, Variable
+from kerasish.tensor import Variable
 
 _ARGUMENTS = ("params", "state", "rng", "inputs", "training")
 
@@ -289,7 +289,7 @@ class _Leaves:
         return _Leaves(read, self.definition)
 
 
-class _FunctionCall:
+class _FunctionCall(HostCall):
     """A function of JAX on one structure of arguments, as an op of lists of arrays."""
 
     def __init__(
@@ -298,10 +298,7 @@ class _FunctionCall:
         self.name = layer.display_name()
         self.function, self.names = layer.call_fn, layer._names
         self.training, self.parts, self.options = training, list(parts), options
-        self.structure: Any = None
         self.count = 0  # outputs that are no state
-        self.op: HostOp | None = None
-        self.gradient: HostOp | None = None
         jax = _jax()
         self.run = jax.jit(self._apply)
         self.pull_back = jax.jit(self._derivatives)
@@ -315,14 +312,8 @@ class _FunctionCall:
         if self.op is None:
             specs = [Spec(tuple(int(s or 2) for s in t.shape), t.dtype) for t in inputs]
             total = len(self._infer(*specs))
-            places = self._differentiable(specs)
-            self.op = HostOp(self.name, self._forward, self._infer, total, self._grad)
-            self.gradient = HostOp(
-                f"{self.name}_gradient", self._backward, self._infer_gradient, max(1, len(places))
-            )
-        results = self.op(list(inputs))
-        flat = [results] if self.op.outputs == 1 else list(results)
-        return tree.pack_sequence_as(self.structure, flat[: self.count]), flat[self.count :]
+            self._make(specs, total)
+        return self._run(inputs)
 
     def _apply(self, *arrays: Any) -> list[Any]:
         rest = iter(arrays)
@@ -355,19 +346,8 @@ class _FunctionCall:
     def _differentiable(self, inputs: Sequence[Any]) -> list[int]:
         return [k for k in self.wanted if "float" in str(inputs[k].dtype)]
 
-    def _grad(self, g: Any, y: Any, *inputs: Tensor) -> list[Any]:
-        arriving = list(g) if isinstance(g, (tuple, list)) else [g]
-        places = self._differentiable(inputs)
-        result: list[Any] = [None] * len(inputs)
-        if places and self.gradient is not None:
-            grads = self.gradient([*arriving[: self.count], *inputs])
-            for k, place in enumerate(places):
-                result[place] = grads if self.gradient.outputs == 1 else grads[k]
-        return result
-
-    def _infer_gradient(self, *specs: Spec) -> list[Spec]:
-        inputs = specs[self.count :]
-        return [inputs[k] for k in self._differentiable(inputs)]
+    def _output_count(self) -> int:
+        return self.count
 
     def _derivatives(self, arriving: Any, arrays: Any) -> Any:
         jax = _jax()

@@ -1,4 +1,4 @@
-"""LoRA: a frozen weight, and a trained product of two small ones beside it."""
+"""LoRA: a frozen weight, and a trained product of two small ones next to it."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class LowRankLayer(Layer):
         a_initializer: InitializerLike = "he_uniform",
         b_initializer: InitializerLike = "zeros",
     ) -> None:
-        """Freeze the layer's large weight, and train a product of two small ones beside it.
+        """Freeze the layer's large weight, and train a product of two small ones next to it.
 
         A model must be compiled after this. Training then changes the small weights, and the bias
         unless it is frozen, too.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -88,7 +89,7 @@ class _Merge(Layer):
         self._check_masks(inputs, mask)
         if any(m is None for m in mask):
             return None
-        return _folded(ops.logical_or, list(mask))
+        return functools.reduce(ops.logical_or, list(mask))
 
 
 def _fit_mask(mask: AnyTensor | None, x: Tensor) -> Tensor | None:
@@ -110,13 +111,6 @@ def _extreme(choose: Callable[..., Tensor], inputs: list[Any], masks: list[Any])
     return result
 
 
-def _folded(meet: Callable[..., Tensor], inputs: list[Any]) -> Tensor:
-    result = inputs[0]
-    for x in inputs[1:]:
-        result = meet(result, x)
-    return result
-
-
 class Add(_Merge):
     """The sum of the inputs.
 
@@ -126,7 +120,7 @@ class Add(_Merge):
     """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
-        return _folded(ops.add, inputs)
+        return functools.reduce(ops.add, inputs)
 
 
 class Subtract(_Merge):
@@ -156,16 +150,16 @@ class Multiply(_Merge):
     """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
-        return _folded(ops.multiply, inputs)
+        return functools.reduce(ops.multiply, inputs)
 
     _minds_masks = True
 
     def _merge_masked(self, inputs: list[Any], masks: list[Any]) -> Tensor:
         kept = [x if m is None else ops.where(m, x, 1) for x, m in zip(inputs, masks)]
-        product = _folded(ops.multiply, kept)
+        product = functools.reduce(ops.multiply, kept)
         if any(m is None for m in masks):
             return product
-        return ops.where(_folded(ops.logical_or, masks), product, 0)
+        return ops.where(functools.reduce(ops.logical_or, masks), product, 0)
 
 
 class Average(_Merge):
@@ -177,7 +171,7 @@ class Average(_Merge):
     """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
-        return ops.divide(_folded(ops.add, inputs), float(len(inputs)))
+        return ops.divide(functools.reduce(ops.add, inputs), float(len(inputs)))
 
 
 class Maximum(_Merge):
@@ -189,7 +183,7 @@ class Maximum(_Merge):
     """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
-        return _folded(ops.maximum, inputs)
+        return functools.reduce(ops.maximum, inputs)
 
     _minds_masks = True
 
@@ -206,7 +200,7 @@ class Minimum(_Merge):
     """
 
     def _merge(self, inputs: list[Any]) -> Tensor:
-        return _folded(ops.minimum, inputs)
+        return functools.reduce(ops.minimum, inputs)
 
     _minds_masks = True
 

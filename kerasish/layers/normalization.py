@@ -13,21 +13,11 @@ from kerasish.layers.options import NORMALIZATION, LayerOptions, NormalizationOp
 from kerasish.layers.renormalization import check_clipping, corrections
 from kerasish.layers.weighted import WeightedLayer
 from kerasish.losses.shares import current_shares
-from kerasish.ops.networks.normalization import (
-    group_normalization,
-    standardize,
-    standardize_batch,
-)
+from kerasish.ops.networks.normalization import group_normalization, standardize, standardize_batch
 from kerasish.ops.shapes import normalize_axes
 from kerasish.ranks import current_sharding
 from kerasish.signatures import Unpack, with_options
-from kerasish.typing import (
-    AnyTensor,
-    Axis,
-    DTypeLike,
-    InitializerLike,
-    Shape,
-)
+from kerasish.typing import AnyTensor, Axis, DTypeLike, InitializerLike, Shape
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor

@@ -78,7 +78,7 @@ class MaxPooling1D(BaseMaxPooling):
     Args:
         pool_size: size of the windows: a number, or one for each axis.
         strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         name: name of the layer; None: made from the class.
@@ -100,7 +100,7 @@ class MaxPooling2D(BaseMaxPooling):
     Args:
         pool_size: size of the windows: a number, or one for each axis.
         strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         name: name of the layer; None: made from the class.
@@ -122,7 +122,7 @@ class MaxPooling3D(BaseMaxPooling):
     Args:
         pool_size: size of the windows: a number, or one for each axis.
         strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         name: name of the layer; None: made from the class.
@@ -144,7 +144,7 @@ class AveragePooling1D(BasePooling):
     Args:
         pool_size: size of the windows: a number, or one for each axis.
         strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         name: name of the layer; None: made from the class.
@@ -167,7 +167,7 @@ class AveragePooling2D(BasePooling):
     Args:
         pool_size: size of the windows: a number, or one for each axis.
         strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         name: name of the layer; None: made from the class.
@@ -191,7 +191,7 @@ class AveragePooling3D(BasePooling):
     Args:
         pool_size: size of the windows: a number, or one for each axis.
         strides: steps from window to window: a number, or one for each axis; None: `pool_size`.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         name: name of the layer; None: made from the class.

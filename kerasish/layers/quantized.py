@@ -11,12 +11,7 @@ from kerasish.engine.layer.weights import loaded_by_number
 from kerasish.layers.lora import LowRankLayer
 from kerasish.layers.quantized_calibrated import CalibratedLayer
 from kerasish.layers.quantized_float8 import PARTS, Float8Layer
-from kerasish.ops.networks.quantized import (
-    dequantize,
-    integer_matmul,
-    packed_product,
-    unpack,
-)
+from kerasish.ops.networks.quantized import dequantize, integer_matmul, packed_product, unpack
 from kerasish.quantizers.configs import QuantizationConfig, resolve
 from kerasish.tensor import to_numpy
 from kerasish.typing import Array, Structure
@@ -31,7 +26,7 @@ _LORA_MODES = ("int8", "int4")  # of layers that LoRA serves
 class QuantizedLayer(LowRankLayer):
     """A layer whose large weight may be quantized, before or after it is saved.
 
-    A quantized weight is an integer variable that is not trained, with scales beside it. A layer
+    A quantized weight is an integer variable that is not trained, with scales next to it. A layer
     made with a quantized dtype policy (`dtype="int8_from_float32"`) has these from the start.
 
     Attributes:

@@ -11,7 +11,7 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.options import LayerOptions
 from kerasish.layers.spatial import SpatialLayer, as_sizes
-from kerasish.signatures import Unpack
+from kerasish.signatures import Unpack, with_defaults
 from kerasish.typing import IntOrTuple
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class _Pad(SpatialLayer):
 
     def __init__(
         self,
-        padding: int | Sequence[Any],
+        padding: int | Sequence[Any] = 1,
         data_format: str | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
@@ -66,7 +66,7 @@ class ZeroPadding1D(_Pad):
     """Zeros before and after the time steps.
 
     Args:
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
 
@@ -77,21 +77,14 @@ class ZeroPadding1D(_Pad):
 
     example = {"args": {"padding": (1, 2)}, "shape": (2, 3, 4)}
     rank = 1
-
-    def __init__(
-        self,
-        padding: int | Sequence[int] = 1,
-        data_format: str | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(padding, data_format, **kwargs)
+    __init__ = with_defaults(_Pad.__init__, {"padding": 1})
 
 
 class ZeroPadding2D(_Pad):
     """Zeros round pictures.
 
     Args:
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
 
@@ -102,21 +95,14 @@ class ZeroPadding2D(_Pad):
 
     example = {"args": {"padding": ((1, 0), (2, 1))}, "shape": (2, 3, 2, 4)}
     rank = 2
-
-    def __init__(
-        self,
-        padding: Sequence[Any] = (1, 1),
-        data_format: str | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(padding, data_format, **kwargs)
+    __init__ = with_defaults(_Pad.__init__, {"padding": (1, 1)})
 
 
 class ZeroPadding3D(_Pad):
     """Zeros round volumes.
 
     Args:
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
 
@@ -127,14 +113,7 @@ class ZeroPadding3D(_Pad):
 
     example = {"args": {"padding": 1}, "shape": (1, 2, 2, 2, 1)}
     rank = 3
-
-    def __init__(
-        self,
-        padding: int | Sequence[Any] = ((1, 1), (1, 1), (1, 1)),
-        data_format: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(padding, data_format, **kwargs)
+    __init__ = with_defaults(_Pad.__init__, {"padding": ((1, 1), (1, 1), (1, 1))})
 
 
 class _Crop(SpatialLayer):
@@ -142,7 +121,7 @@ class _Crop(SpatialLayer):
 
     def __init__(
         self,
-        cropping: str | int | Sequence[Any],
+        cropping: str | int | Sequence[Any] = 1,
         data_format: str | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
@@ -199,14 +178,7 @@ class Cropping2D(_Crop):
 
     example = {"args": {"cropping": ((1, 0), (1, 1))}, "shape": (2, 3, 4, 2)}
     rank = 2
-
-    def __init__(
-        self,
-        cropping: int | Sequence[Any] = ((0, 0), (0, 0)),
-        data_format: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(cropping, data_format, **kwargs)
+    __init__ = with_defaults(_Crop.__init__, {"cropping": ((0, 0), (0, 0))})
 
 
 class Cropping3D(_Crop):
@@ -223,13 +195,7 @@ class Cropping3D(_Crop):
 
     example = {"args": {"cropping": 1}, "shape": (1, 3, 3, 3, 1)}
     rank = 3
-
-    def __init__(
-        self, cropping: int | Sequence[Any] = ((1, 1), (1, 1), (1, 1)),
-        data_format: str | None = None,
-        **kwargs: Any,
-    ) -> None:  # fmt: skip
-        super().__init__(cropping, data_format, **kwargs)
+    __init__ = with_defaults(_Crop.__init__, {"cropping": ((1, 1), (1, 1), (1, 1))})
 
 
 class UpSampling1D(Layer):

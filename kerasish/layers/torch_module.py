@@ -12,9 +12,9 @@ import numpy as np
 
 from kerasish import ops, random, tree
 from kerasish.engine.layer.layer import Layer
-from kerasish.ops.host import HostOp
+from kerasish.layers.host_call import HostCall
 from kerasish.ops.shapes import Spec
-from kerasish.tensor import Tensor, Variable
+from kerasish.tensor import Variable
 
 # Torch runs one module at a time: train() and eval() change the module itself.
 _lock = threading.RLock()
@@ -162,7 +162,7 @@ class TorchModuleWrapper(Layer):
         return cls(**config)
 
 
-class _ModuleCall:
+class _ModuleCall(HostCall):
     """A module on one structure of arguments, as an op of lists of arrays."""
 
     def __init__(
@@ -173,9 +173,6 @@ class _ModuleCall:
         self.example, self.rest = tree.map_structure(lambda x: None, example), rest
         self.given = layer.output_shape_given
         self.names = [list(layer._parameters), list(layer._buffers)]
-        self.structure: Any = None
-        self.op: HostOp | None = None
-        self.gradient: HostOp | None = None
 
     def __call__(
         self, parameters: Sequence[Any], buffers: Sequence[Any], tensors: Sequence[Any], seed: Any
@@ -184,17 +181,9 @@ class _ModuleCall:
         if self.op is None:
             specs = [Spec(tuple(int(s or 2) for s in t.shape), t.dtype) for t in inputs]
             self.structure = self._run_without_numbers(specs)[0]
-            count = len(tree.flatten(self.structure))
             changed = len(buffers) if self.training else 0
-            self.op = HostOp(self.name, self._forward, self._infer, count + changed, self._grad)
-            self.gradient = HostOp(
-                f"{self.name}_gradient", self._backward, self._infer_gradient,
-                max(1, len(self._differentiable(specs))),
-            )  # fmt: skip
-        results = self.op(inputs)
-        flat = [results] if self.op.outputs == 1 else list(results)
-        count = len(tree.flatten(self.structure))
-        return tree.pack_sequence_as(self.structure, flat[:count]), flat[count:]
+            self._make(specs, self._output_count() + changed)
+        return self._run(inputs)
 
     def _apply(self, inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
         """Return the module's outputs and its buffers afterwards, for tensors of torch."""
@@ -259,24 +248,9 @@ class _ModuleCall:
             if not start <= k < stop and "float" in str(x.dtype)
         ]
 
-    def _grad(self, g: Any, y: Any, *inputs: Tensor) -> list[Any]:
-        arriving = list(g) if isinstance(g, (tuple, list)) else [g]
-        arriving = arriving[: len(tree.flatten(self.structure))]
-        places = self._differentiable(inputs)
-        result: list[Any] = [None] * len(inputs)
-        if places and self.gradient is not None:
-            grads = self.gradient([*arriving, *inputs])
-            for k, place in enumerate(places):
-                result[place] = grads if self.gradient.outputs == 1 else grads[k]
-        return result
-
-    def _infer_gradient(self, *specs: Spec) -> list[Spec]:
-        inputs = specs[len(tree.flatten(self.structure)) :]
-        return [inputs[k] for k in self._differentiable(inputs)]
-
     def _backward(self, *arrays: np.ndarray) -> list[np.ndarray]:
         torch = _torch()
-        count = len(tree.flatten(self.structure))
+        count = self._output_count()
         inputs = [to_torch(a) for a in arrays[count:]]
         leaves = [inputs[k].requires_grad_() for k in self._differentiable(inputs)]
         with _lock, torch.enable_grad(), torch.random.fork_rng(devices=[]):

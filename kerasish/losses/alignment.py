@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
-from kerasish.losses.loss import LossFunction
+from kerasish.losses.loss import PlainLoss
 from kerasish.losses.pair import as_float
-from kerasish.typing import DTypeLike, TensorLike
+from kerasish.typing import TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -79,7 +79,7 @@ def _with_blanks(labels: Tensor) -> Tensor:
     return ops.concatenate([ops.reshape(spaced, (rows, 2 * count)), blank], 1)
 
 
-class CTC(LossFunction):
+class CTC(PlainLoss):
     """-log of the probability of a sequence of labels, whatever their timing.
 
     Args:
@@ -95,13 +95,7 @@ class CTC(LossFunction):
         0.6931
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "ctc",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(ctc, reduction, name, dtype)
+    _function = staticmethod(ctc)
 
 
 ctc.takes_classes = True  # type: ignore[attr-defined]

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kerasish import ops, registry, tree
 from kerasish.losses.reduction import align, check_reduction, reduce_losses
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
-from kerasish.signatures import any_arguments
+from kerasish.signatures import any_arguments, with_defaults
 from kerasish.tensor import Tensor
 from kerasish.tracebacks import hide_frames
 from kerasish.tree import is_namedtuple
@@ -172,6 +172,26 @@ class LossFunction(Loss):
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name} {self.fn_kwargs}>"
+
+
+class PlainLoss(LossFunction):
+    """The loss of a function without options, `_function`, whose name it has by default."""
+
+    _function: ClassVar[Callable[..., Any]]
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "_function" in vars(cls):
+            names = {"name": cls._function.__name__}
+            cls.__init__ = with_defaults(PlainLoss.__init__, names)  # type: ignore[method-assign]
+        super().__init_subclass__(**kwargs)
+
+    def __init__(
+        self,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        super().__init__(self._function, reduction, name, dtype)
 
 
 def _function_of(fn: str) -> Callable[..., Any]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kerasish import ops
-from kerasish.losses.loss import LossFunction
+from kerasish.losses.loss import PlainLoss
 from kerasish.losses.pair import pair
-from kerasish.typing import DTypeLike, TensorLike
+from kerasish.typing import TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -75,7 +75,7 @@ def categorical_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return ops.maximum(ops.add(ops.subtract(wrong, right), 1.0), 0.0)
 
 
-class Hinge(LossFunction):
+class Hinge(PlainLoss):
     """The mean of max(1 - y_true * y_pred, 0).
 
     Args:
@@ -89,16 +89,10 @@ class Hinge(LossFunction):
         0.75
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "hinge",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(hinge, reduction, name, dtype)
+    _function = staticmethod(hinge)
 
 
-class SquaredHinge(LossFunction):
+class SquaredHinge(PlainLoss):
     """The mean of max(1 - y_true * y_pred, 0)².
 
     Args:
@@ -112,16 +106,10 @@ class SquaredHinge(LossFunction):
         2.0
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "squared_hinge",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(squared_hinge, reduction, name, dtype)
+    _function = staticmethod(squared_hinge)
 
 
-class CategoricalHinge(LossFunction):
+class CategoricalHinge(PlainLoss):
     """max(1 + best wrong prediction - the right one, 0), targets being one-hot.
 
     Args:
@@ -135,10 +123,4 @@ class CategoricalHinge(LossFunction):
         0.75
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "categorical_hinge",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(categorical_hinge, reduction, name, dtype)
+    _function = staticmethod(categorical_hinge)

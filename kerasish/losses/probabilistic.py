@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kerasish import config, ops
-from kerasish.losses.loss import LossFunction
+from kerasish.losses.loss import LossFunction, PlainLoss
 from kerasish.losses.pair import as_float, pair, same_shape
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
@@ -286,7 +286,7 @@ class SparseCategoricalCrossentropy(LossFunction):
         )  # fmt: skip
 
 
-class KLDivergence(LossFunction):
+class KLDivergence(PlainLoss):
     """sum(t * log(t / p)).
 
     Args:
@@ -300,16 +300,10 @@ class KLDivergence(LossFunction):
         0.0
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "kl_divergence",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(kl_divergence, reduction, name, dtype)
+    _function = staticmethod(kl_divergence)
 
 
-class Poisson(LossFunction):
+class Poisson(PlainLoss):
     """The mean of p - t * log(p).
 
     Args:
@@ -323,13 +317,7 @@ class Poisson(LossFunction):
         2.0
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "poisson",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(poisson, reduction, name, dtype)
+    _function = staticmethod(poisson)
 
 
 class CategoricalGeneralizedCrossEntropy(LossFunction):

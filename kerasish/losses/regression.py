@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING
 
 from kerasish import config, ops
-from kerasish.losses.loss import LossFunction
+from kerasish.losses.loss import LossFunction, PlainLoss
 from kerasish.losses.pair import pair
 from kerasish.typing import DTypeLike, TensorLike
 
@@ -147,7 +147,7 @@ def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) ->
     return ops.negative(ops.sum(along, axis))
 
 
-class MeanSquaredError(LossFunction):
+class MeanSquaredError(PlainLoss):
     """The mean of (y_true - y_pred)².
 
     Args:
@@ -161,16 +161,10 @@ class MeanSquaredError(LossFunction):
         2.5
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "mean_squared_error",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(mean_squared_error, reduction, name, dtype)
+    _function = staticmethod(mean_squared_error)
 
 
-class MeanAbsoluteError(LossFunction):
+class MeanAbsoluteError(PlainLoss):
     """The mean of |y_true - y_pred|.
 
     Args:
@@ -184,16 +178,10 @@ class MeanAbsoluteError(LossFunction):
         1.5
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "mean_absolute_error",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(mean_absolute_error, reduction, name, dtype)
+    _function = staticmethod(mean_absolute_error)
 
 
-class MeanAbsolutePercentageError(LossFunction):
+class MeanAbsolutePercentageError(PlainLoss):
     """The mean of 100 |y_true - y_pred| / |y_true|.
 
     Args:
@@ -207,16 +195,10 @@ class MeanAbsolutePercentageError(LossFunction):
         25.0
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "mean_absolute_percentage_error",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(mean_absolute_percentage_error, reduction, name, dtype)
+    _function = staticmethod(mean_absolute_percentage_error)
 
 
-class MeanSquaredLogarithmicError(LossFunction):
+class MeanSquaredLogarithmicError(PlainLoss):
     """The mean of (log(1 + y_true) - log(1 + y_pred))².
 
     Args:
@@ -230,13 +212,7 @@ class MeanSquaredLogarithmicError(LossFunction):
         0.0
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "mean_squared_logarithmic_error",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(mean_squared_logarithmic_error, reduction, name, dtype)
+    _function = staticmethod(mean_squared_logarithmic_error)
 
 
 class Huber(LossFunction):
@@ -266,7 +242,7 @@ class Huber(LossFunction):
         super().__init__(huber, reduction, name, dtype, delta=delta)
 
 
-class LogCosh(LossFunction):
+class LogCosh(PlainLoss):
     """The mean of log(cosh(y_pred - y_true)).
 
     Args:
@@ -280,13 +256,7 @@ class LogCosh(LossFunction):
         0.0
     """
 
-    def __init__(
-        self,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "log_cosh",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(log_cosh, reduction, name, dtype)
+    _function = staticmethod(log_cosh)
 
 
 class CosineSimilarity(LossFunction):

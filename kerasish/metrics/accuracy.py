@@ -8,7 +8,7 @@ from kerasish import config, ops
 from kerasish.errors import ShapeError
 from kerasish.losses.pair import as_float, pair
 from kerasish.losses.reduction import align
-from kerasish.metrics.reduction import MeanMetricWrapper
+from kerasish.metrics.reduction import MeanMetricWrapper, PlainMetric
 from kerasish.ops.networks.crossentropy import class_hits
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
@@ -161,7 +161,7 @@ def _check_classes(y_true: AnyTensor, y_pred: AnyTensor, what: str) -> None:
         )
 
 
-class Accuracy(MeanMetricWrapper):
+class Accuracy(PlainMetric):
     """The share of predictions that equal their targets.
 
     Args:
@@ -174,9 +174,7 @@ class Accuracy(MeanMetricWrapper):
     """
 
     direction = "up"
-
-    def __init__(self, name: str | None = "accuracy", dtype: DTypeLike | None = None) -> None:
-        super().__init__(accuracy, name, dtype)
+    _function = staticmethod(accuracy)
 
 
 class BinaryAccuracy(MeanMetricWrapper):
@@ -203,7 +201,7 @@ class BinaryAccuracy(MeanMetricWrapper):
         super().__init__(binary_accuracy, name, dtype, threshold=threshold)
 
 
-class CategoricalAccuracy(MeanMetricWrapper):
+class CategoricalAccuracy(PlainMetric):
     """The share of samples whose largest prediction is the target class; targets are one-hot.
 
     Args:
@@ -216,14 +214,10 @@ class CategoricalAccuracy(MeanMetricWrapper):
     """
 
     direction = "up"
-
-    def __init__(
-        self, name: str | None = "categorical_accuracy", dtype: DTypeLike | None = None
-    ) -> None:
-        super().__init__(categorical_accuracy, name, dtype)
+    _function = staticmethod(categorical_accuracy)
 
 
-class SparseCategoricalAccuracy(MeanMetricWrapper):
+class SparseCategoricalAccuracy(PlainMetric):
     """The share of samples whose largest prediction is the target class.
 
     Args:
@@ -236,11 +230,7 @@ class SparseCategoricalAccuracy(MeanMetricWrapper):
     """
 
     direction = "up"
-
-    def __init__(
-        self, name: str | None = "sparse_categorical_accuracy", dtype: DTypeLike | None = None
-    ) -> None:
-        super().__init__(sparse_categorical_accuracy, name, dtype)
+    _function = staticmethod(sparse_categorical_accuracy)
 
 
 class TopKCategoricalAccuracy(MeanMetricWrapper):

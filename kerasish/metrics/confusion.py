@@ -55,7 +55,7 @@ def prepare(
 
     Args:
         top_k: let only the k largest predictions of a row count as positive.
-        class_id: look at this entry of the last axis alone.
+        class_id: the only entry of the last axis that counts.
 
     Raises:
         ShapeError: they do not fit.
@@ -327,8 +327,8 @@ class Precision(_Ratio):
     Args:
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
         top_k: let the k largest predictions of a row mean 1 (with thresholds: if above them too);
-            None: thresholds alone decide.
-        class_id: look at this class alone; None: all.
+            None: only thresholds decide.
+        class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 
@@ -346,8 +346,8 @@ class Recall(_Ratio):
     Args:
         thresholds: predictions above it mean 1, in [0, 1]; or several; None: 0.5.
         top_k: let the k largest predictions of a row mean 1 (with thresholds: if above them too);
-            None: thresholds alone decide.
-        class_id: look at this class alone; None: all.
+            None: only thresholds decide.
+        class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 

@@ -281,7 +281,7 @@ class SensitivityAtSpecificity(_BestPoint):
     Args:
         specificity: tn / (tn + fp), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
-        class_id: look at this class alone; None: all.
+        class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 
@@ -305,7 +305,7 @@ class SpecificityAtSensitivity(_BestPoint):
     Args:
         sensitivity: tp / (tp + fn), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
-        class_id: look at this class alone; None: all.
+        class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 
@@ -329,7 +329,7 @@ class PrecisionAtRecall(_BestPoint):
     Args:
         recall: tp / (tp + fn), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
-        class_id: look at this class alone; None: all.
+        class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 
@@ -353,7 +353,7 @@ class RecallAtPrecision(_BestPoint):
     Args:
         precision: tp / (tp + fp), in [0, 1].
         num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
-        class_id: look at this class alone; None: all.
+        class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish import config, ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.metrics.metric import Metric
+from kerasish.signatures import own_arguments
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -118,12 +119,8 @@ class FBetaScore(Metric):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "average": self.average,
-            "beta": self.beta,
-            "threshold": self.threshold,
-        }
+        base = super().get_config()
+        return {**base, **own_arguments(self, known=base)}
 
 
 class F1Score(FBetaScore):
@@ -149,7 +146,3 @@ class F1Score(FBetaScore):
         dtype: DTypeLike | None = None,
     ) -> None:
         super().__init__(average=average, beta=1.0, threshold=threshold, name=name, dtype=dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {k: v for k, v in super().get_config().items() if k != "beta"}

@@ -10,6 +10,7 @@ from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.metrics.metric import Metric
 from kerasish.ops import dtypes
+from kerasish.signatures import own_arguments
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -94,15 +95,10 @@ class _Overlap(Metric):
         either = ops.subtract(ops.add(ops.sum(matrix, 0), ops.sum(matrix, 1)), both)
         return ops.divide_no_nan(both, either), ops.cast(ops.greater(either, 0.0), both.dtype)
 
-    def _config(self) -> dict[str, Any]:
-        return {
-            **Metric.get_config(self),
-            "num_classes": self.num_classes,
-            "ignore_class": self.ignore_class,
-            "sparse_y_true": self.sparse_y_true,
-            "sparse_y_pred": self.sparse_y_pred,
-            "axis": self.axis,
-        }
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        base = super().get_config()
+        return {**base, **own_arguments(self, known=base)}
 
 
 def _within(classes: Tensor, count: int) -> Tensor:
@@ -111,10 +107,6 @@ def _within(classes: Tensor, count: int) -> Tensor:
 
 def _float(dtype: str) -> str:
     return dtype if dtypes.is_float(dtype) else "float32"
-
-
-def _without(config: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {k: v for k, v in config.items() if k not in names}
 
 
 class IoU(_Overlap):
@@ -161,10 +153,6 @@ class IoU(_Overlap):
             occurred = ops.take(occurred, self.target_class_ids)
         return ops.divide_no_nan(ops.sum(ratios), ops.sum(occurred))
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {**self._config(), "target_class_ids": self.target_class_ids}
-
 
 class BinaryIoU(IoU):
     """The mean of tp / (tp + fp + fn) over the classes 0 and 1.
@@ -197,14 +185,6 @@ class BinaryIoU(IoU):
         y_pred = ops.greater_equal(ops.convert_to_tensor(y_pred), self.threshold)
         super().update_state(y_true, ops.cast(y_pred, "int32"), sample_weight)
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {
-            **Metric.get_config(self),
-            "target_class_ids": self.target_class_ids,
-            "threshold": self.threshold,
-        }
-
 
 class MeanIoU(IoU):
     """The mean of tp / (tp + fp + fn) over all classes that occurred.
@@ -234,10 +214,6 @@ class MeanIoU(IoU):
             sparse_y_true, sparse_y_pred, axis,
         )  # fmt: skip
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return self._config()
-
 
 class OneHotIoU(IoU):
     """`IoU` of one-hot targets.
@@ -266,10 +242,6 @@ class OneHotIoU(IoU):
             num_classes, target_class_ids, name, dtype, ignore_class, False, sparse_y_pred, axis
         )
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return _without(super().get_config(), "sparse_y_true")
-
 
 class OneHotMeanIoU(MeanIoU):
     """`MeanIoU` of one-hot targets.
@@ -294,7 +266,3 @@ class OneHotMeanIoU(MeanIoU):
         axis: int = -1,
     ) -> None:
         super().__init__(num_classes, name, dtype, ignore_class, False, sparse_y_pred, axis)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return _without(super().get_config(), "sparse_y_true")

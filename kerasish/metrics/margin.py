@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from kerasish.losses.margin import categorical_hinge, hinge, squared_hinge
-from kerasish.metrics.reduction import MeanMetricWrapper
-from kerasish.typing import DTypeLike
+from kerasish.metrics.reduction import PlainMetric
 
 
-class Hinge(MeanMetricWrapper):
+class Hinge(PlainMetric):
     """The mean of max(1 - y_true * y_pred, 0).
 
     Args:
@@ -20,16 +19,10 @@ class Hinge(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "hinge",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(hinge, name, dtype)
+    _function = staticmethod(hinge)
 
 
-class SquaredHinge(MeanMetricWrapper):
+class SquaredHinge(PlainMetric):
     """The mean of max(1 - y_true * y_pred, 0)².
 
     Args:
@@ -42,16 +35,10 @@ class SquaredHinge(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "squared_hinge",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(squared_hinge, name, dtype)
+    _function = staticmethod(squared_hinge)
 
 
-class CategoricalHinge(MeanMetricWrapper):
+class CategoricalHinge(PlainMetric):
     """The mean of max(1 + best wrong prediction - the right one, 0).
 
     Args:
@@ -64,10 +51,4 @@ class CategoricalHinge(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "categorical_hinge",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(categorical_hinge, name, dtype)
+    _function = staticmethod(categorical_hinge)

@@ -9,11 +9,11 @@ from kerasish.losses.probabilistic import (
     poisson,
     sparse_categorical_crossentropy,
 )
-from kerasish.metrics.reduction import MeanMetricWrapper
+from kerasish.metrics.reduction import MeanMetricWrapper, PlainMetric
 from kerasish.typing import DTypeLike
 
 
-class KLDivergence(MeanMetricWrapper):
+class KLDivergence(PlainMetric):
     """The mean of sum(t * log(t / p)).
 
     Args:
@@ -26,16 +26,10 @@ class KLDivergence(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "kl_divergence",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(kl_divergence, name, dtype)
+    _function = staticmethod(kl_divergence)
 
 
-class Poisson(MeanMetricWrapper):
+class Poisson(PlainMetric):
     """The mean of p - t * log(p).
 
     Args:
@@ -48,13 +42,7 @@ class Poisson(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "poisson",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(poisson, name, dtype)
+    _function = staticmethod(poisson)
 
 
 class BinaryCrossentropy(MeanMetricWrapper):

@@ -9,6 +9,7 @@ from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.losses.reduction import align
 from kerasish.metrics.metric import Metric
+from kerasish.signatures import own_arguments
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -138,8 +139,5 @@ class R2Score(Metric):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "class_aggregation": self.class_aggregation,
-            "num_regressors": self.num_regressors,
-        }
+        base = super().get_config()
+        return {**base, **own_arguments(self, known=base)}

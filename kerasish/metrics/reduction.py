@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from kerasish import ops, registry
 from kerasish.losses.reduction import align, masked_weights, spread
 from kerasish.metrics.metric import Metric
 from kerasish.ops.basic.statistics import running_sums
 from kerasish.scopes import autocast
+from kerasish.signatures import with_defaults
 from kerasish.tensor import put_all
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
@@ -177,6 +178,22 @@ class MeanMetricWrapper(Mean):
             )
             config = {**config, "fn": fn}
         return cls(**config)
+
+
+class PlainMetric(MeanMetricWrapper):
+    """The mean of a function without options, `_function`, whose name it has by default."""
+
+    _function: ClassVar[Callable[..., Any]]
+    _default_name: ClassVar[str] = ""  # where it is not the function's
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        if "_function" in vars(cls):
+            names = {"name": cls._default_name or cls._function.__name__}
+            cls.__init__ = with_defaults(PlainMetric.__init__, names)  # type: ignore[method-assign]
+        super().__init_subclass__(**kwargs)
+
+    def __init__(self, name: str | None = None, dtype: DTypeLike | None = None) -> None:
+        super().__init__(self._function, name, dtype)
 
 
 def _functions_of(module: str) -> dict[str, Any]:

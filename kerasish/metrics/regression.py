@@ -14,7 +14,7 @@ from kerasish.losses.regression import (
     mean_squared_error,
     mean_squared_logarithmic_error,
 )
-from kerasish.metrics.reduction import Mean, MeanMetricWrapper
+from kerasish.metrics.reduction import Mean, MeanMetricWrapper, PlainMetric
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) ->
     return ops.negative(negative_cosine(y_true, y_pred, axis))
 
 
-class MeanSquaredError(MeanMetricWrapper):
+class MeanSquaredError(PlainMetric):
     """The mean of (y_true - y_pred)².
 
     Args:
@@ -47,16 +47,10 @@ class MeanSquaredError(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "mean_squared_error",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(mean_squared_error, name, dtype)
+    _function = staticmethod(mean_squared_error)
 
 
-class MeanAbsoluteError(MeanMetricWrapper):
+class MeanAbsoluteError(PlainMetric):
     """The mean of |y_true - y_pred|.
 
     Args:
@@ -69,16 +63,10 @@ class MeanAbsoluteError(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "mean_absolute_error",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(mean_absolute_error, name, dtype)
+    _function = staticmethod(mean_absolute_error)
 
 
-class MeanAbsolutePercentageError(MeanMetricWrapper):
+class MeanAbsolutePercentageError(PlainMetric):
     """The mean of 100 |y_true - y_pred| / |y_true|.
 
     Args:
@@ -91,16 +79,10 @@ class MeanAbsolutePercentageError(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "mean_absolute_percentage_error",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(mean_absolute_percentage_error, name, dtype)
+    _function = staticmethod(mean_absolute_percentage_error)
 
 
-class MeanSquaredLogarithmicError(MeanMetricWrapper):
+class MeanSquaredLogarithmicError(PlainMetric):
     """The mean of (log(1 + y_true) - log(1 + y_pred))².
 
     Args:
@@ -113,16 +95,10 @@ class MeanSquaredLogarithmicError(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "mean_squared_logarithmic_error",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(mean_squared_logarithmic_error, name, dtype)
+    _function = staticmethod(mean_squared_logarithmic_error)
 
 
-class LogCoshError(MeanMetricWrapper):
+class LogCoshError(PlainMetric):
     """The mean of log(cosh(y_pred - y_true)).
 
     Args:
@@ -135,13 +111,8 @@ class LogCoshError(MeanMetricWrapper):
     """
 
     direction = "down"
-
-    def __init__(
-        self,
-        name: str | None = "logcosh",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        super().__init__(log_cosh, name, dtype)
+    _function = staticmethod(log_cosh)
+    _default_name = "logcosh"
 
 
 class CosineSimilarity(MeanMetricWrapper):

@@ -44,7 +44,7 @@ class _OnFirstUse:
     def __init__(self, make: Callable[[], Engine]) -> None:
         self._make = make
 
-    def made(self) -> Engine:
+    def engine(self) -> Engine:
         """Return the engine, the default one from now on."""
         engine = self._make()
         if _default[0] is self:
@@ -53,7 +53,7 @@ class _OnFirstUse:
 
     def __getattr__(self, name: str) -> Any:
         """Return an attribute of the engine."""
-        return getattr(self.made(), name)
+        return getattr(self.engine(), name)
 
 
 _default: list[Any] = []  # one engine
@@ -62,7 +62,7 @@ _default: list[Any] = []  # one engine
 def current_engine() -> Engine:
     """Return the current engine of this thread."""
     engine = _slot.engine or _default[0]
-    return engine.made() if type(engine) is _OnFirstUse else engine
+    return engine.engine() if type(engine) is _OnFirstUse else engine
 
 
 def set_default_engine(make: Callable[[], Engine]) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
@@ -64,6 +63,3 @@ class Adadelta(Optimizer):
 
     def _mean(self, mean: Tensor, new: Tensor) -> Tensor:
         return ops.add(ops.multiply(mean, self.rho), ops.multiply(new, 1 - self.rho))
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "rho": self.rho, "epsilon": self.epsilon}

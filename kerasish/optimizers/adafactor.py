@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
@@ -90,16 +89,6 @@ class Adafactor(Optimizer):
         limit = ops.maximum(ops.divide(_rms(u), self.clip_threshold), 1.0)
         size = ops.multiply(ops.maximum(_rms(value), self.epsilon_2), rate)
         return ops.subtract(value, ops.multiply(u, ops.divide(size, limit))), rows, columns, v
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "beta_2_decay": self.beta_2_decay,
-            "epsilon_1": self.epsilon_1,
-            "epsilon_2": self.epsilon_2,
-            "clip_threshold": self.clip_threshold,
-            "relative_step": self.relative_step,
-        }
 
 
 def _blend(mean: Tensor, new: Tensor, kept: Tensor) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import initializers, ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
@@ -59,10 +58,3 @@ class Adagrad(Optimizer):
         a = ops.add(slots[0], ops.square(gradient))
         step = ops.divide(ops.multiply(gradient, c), ops.sqrt(ops.add(a, self.epsilon)))
         return ops.subtract(value, step), a
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "initial_accumulator_value": self.initial_accumulator_value,
-            "epsilon": self.epsilon,
-        }

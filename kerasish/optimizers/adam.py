@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.moments import MomentsOptimizer
@@ -72,9 +71,3 @@ class Adam(MomentsOptimizer):
         rest = [ops.maximum(largest[0], v)] if largest else []
         scale = ops.add(ops.sqrt(rest[0] if rest else v), self.epsilon)
         return ops.subtract(value, ops.divide(ops.multiply(m, c), scale)), m, v, *rest
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "amsgrad": self.amsgrad,
-        }

@@ -411,6 +411,6 @@ def check_divisible(optimizer: Optimizer) -> None:
         raise ValueError(
             f"{_who(optimizer)} computes more than element by element, so it needs whole "
             "variables. Use one of SGD, Adam, AdamW, RMSprop, Adagrad, Lion and the like, or "
-            "shard_optimizer=False. A class of your own sets elementwise = True beside its "
+            "shard_optimizer=False. A class of your own sets elementwise = True next to its "
             "update()."
         )

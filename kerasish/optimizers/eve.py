@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
@@ -96,14 +95,3 @@ class Eve(Optimizer):
         v = ops.add(v, ops.multiply(ops.subtract(ops.square(gradient), v), 1 - self.beta_2))
         scale = ops.add(ops.sqrt(ops.divide(v, start)), self.epsilon)
         return ops.subtract(value, ops.divide(ops.multiply(m, rate), scale)), m, v
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "beta_3": self.beta_3,
-            "c": self.c,
-            "loss_minimum": self.loss_minimum,
-            "epsilon": self.epsilon,
-        }

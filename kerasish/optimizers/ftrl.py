@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import initializers, ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
@@ -95,17 +94,6 @@ class Ftrl(Optimizer):
         power = -self.learning_rate_power
         grown = ops.sqrt(n) if power == 0.5 else ops.power(n, power)
         return ops.multiply(grown, per_rate)
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "learning_rate_power": self.learning_rate_power,
-            "initial_accumulator_value": self.initial_accumulator_value,
-            "l1_regularization_strength": self.l1_regularization_strength,
-            "l2_regularization_strength": self.l2_regularization_strength,
-            "l2_shrinkage_regularization_strength": self.l2_shrinkage_regularization_strength,
-            "beta": self.beta,
-        }
 
 
 def _check_at_least_zero(**numbers: float) -> None:

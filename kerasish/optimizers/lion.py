@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
@@ -58,9 +57,6 @@ class Lion(Optimizer):
         mixed = _mix(m, gradient, self.beta_1)
         step = ops.multiply(ops.sign(mixed), c)
         return ops.subtract(value, step), _mix(m, gradient, self.beta_2)
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "beta_1": self.beta_1, "beta_2": self.beta_2}
 
 
 def _mix(mean: Tensor, new: Tensor, share: float) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
@@ -37,11 +36,3 @@ class MomentsOptimizer(Optimizer):
         self._momentums, self._velocities = self.add_optimizer_variables(
             variables, list(self.slot_names)
         )
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "beta_1": self.beta_1,
-            "beta_2": self.beta_2,
-            "epsilon": self.epsilon,
-        }

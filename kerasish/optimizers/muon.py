@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
@@ -134,11 +133,3 @@ class Muon(Optimizer):
             b = ops.add(ops.multiply(a, self.muon_b), ops.multiply(ops.matmul(a, a), self.muon_c))
             x = ops.add(ops.multiply(x, self.muon_a), ops.matmul(b, x))
         return ops.transpose(x) if tall else x
-
-    def get_config(self) -> dict[str, Any]:
-        own = (
-            "adam_beta_1", "adam_beta_2", "adam_weight_decay", "epsilon", "exclude_layers",
-            "exclude_embeddings", "muon_a", "muon_b", "muon_c", "adam_lr_ratio", "momentum",
-            "ns_steps", "nesterov", "rms_rate",
-        )  # fmt: skip
-        return {**super().get_config(), **{name: getattr(self, name) for name in own}}

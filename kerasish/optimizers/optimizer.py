@@ -25,6 +25,7 @@ from kerasish.optimizers.weight_decay import Exclusions, decayed
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.reprs import given_arguments
 from kerasish.scopes import autocast, using_scope
+from kerasish.signatures import own_arguments
 from kerasish.tensor import Tensor, Variable, VariableScope, convert, no_gradient, put_all
 from kerasish.tracebacks import keyword_hint, short_tracebacks
 from kerasish.typing import AnyTensor, Structure
@@ -481,18 +482,18 @@ class Optimizer(OptimizerState):
         """Return the constructor's arguments; a learning rate that was set counts as given."""
         rate = self._learning_rate
         own = float(rate.numpy()) if isinstance(rate, Variable) else serialize_keras_object(rate)
-        return {"name": self.name, "learning_rate": own, **self._options()}
+        results = {"name": self.name, "learning_rate": own, **self._options()}
+        return {**results, **own_arguments(self, known=results)}
 
     @classmethod
     def from_config(
         cls, config: dict[str, Any], custom_objects: Mapping[str, Any] | None = None
     ) -> Self:
         """Return the optimizer that `get_config` described."""
-        config = dict(config)
-        if isinstance(config.get("learning_rate"), Mapping):
-            config["learning_rate"] = deserialize_keras_object(
-                config["learning_rate"], custom_objects
-            )
+        rate = config.get("learning_rate")
+        if isinstance(rate, Mapping):
+            rate = deserialize_keras_object(rate, custom_objects)
+            config = {**config, "learning_rate": rate}
         return cls(**config)
 
 

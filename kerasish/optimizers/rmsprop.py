@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
@@ -74,12 +73,3 @@ class RMSprop(Optimizer):
             step = ops.add(ops.multiply(others[0], self.momentum), step)
             new.insert(0, step)
         return ops.subtract(value, step), v, *new
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "rho": self.rho,
-            "momentum": self.momentum,
-            "epsilon": self.epsilon,
-            "centered": self.centered,
-        }

@@ -88,9 +88,3 @@ class ScheduleFreeAdamW(MomentsOptimizer):
         """Return the means x, one tensor per variable: the best place to evaluate the model at."""
         pairs = zip(self._trainable_variables, self._momentums)
         return [self._mean(v.value, z.value) for v, z in pairs]
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            **super().get_config(),
-            "warmup_steps": self.warmup_steps,
-        }

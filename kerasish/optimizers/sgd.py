@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
@@ -64,6 +63,3 @@ class SGD(Optimizer):
         if self.nesterov:
             return ops.subtract(ops.add(value, ops.multiply(m, self.momentum)), step), m
         return ops.add(value, m), m
-
-    def get_config(self) -> dict[str, Any]:
-        return {**super().get_config(), "momentum": self.momentum, "nesterov": self.nesterov}

@@ -135,9 +135,9 @@ class ImageDataGenerator:
         self.mean: Array | None = None
         self.std: Array | None = None
         self.zca_whitening_matrix: Array | None = None
-        self._settle_statistics()
+        self._check_statistics()
 
-    def _settle_statistics(self) -> None:
+    def _check_statistics(self) -> None:
         """Turn on what other statistics need, as Keras does, with a warning."""
         changes = []
         if self.zca_whitening and self.featurewise_std_normalization:

@@ -42,7 +42,7 @@ def describe(error: BaseException) -> str:
 
 
 class Watch:
-    """Ends the job of a group when this process fails, or waits for another one in vain.
+    """Ends the job of a group when this process fails, or waits for one that does not answer.
 
     Args:
         group: the processes.

@@ -74,9 +74,9 @@ class Progress:
         """
         if self.alone:
             raise RuntimeError(
-                f"{self.alone} runs on rank 0 alone (everywhere = False), and has made a call that "
+                f"{self.alone} runs only on rank 0 (everywhere = False), and has made a call that "
                 "all ranks make together: fit, evaluate, predict, or the saving of an optimizer "
-                "whose slots they divide. Set everywhere = True, and let rank 0 alone write or "
+                "whose slots they divide. Set everywhere = True, and let only rank 0 write or "
                 "print."
             )
 

@@ -25,7 +25,7 @@ _SKIPPED = {
     "_build_shapes", "input_spec",
     "_slots", "_variables", "_trainable_variables", "_places", "_averages", "_accumulators",
 }  # fmt: skip
-# Public name -> name of the class, which paths and .h5 files speak of; the one that differs.
+# Public name -> name of the class in paths and .h5 files, where they differ.
 INNER_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
 # Attributes that Keras calls by other names.
 _OTHER_ATTRIBUTES = {

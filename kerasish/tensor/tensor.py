@@ -438,7 +438,7 @@ def _convert_array(x: Structure, name: str | None) -> Tensor:
 
 
 def _may_change(array: Array) -> bool:
-    """Return whether somebody may write to the memory of `array`: by it, or by what it views."""
+    """Return whether the memory of `array` can be written: by it, or by what it views."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return True

@@ -139,7 +139,7 @@ class Variable(Holder):
 
         One can as long as the variable has its first value, and that comes from an initializer
         that repeats (`Initializer.repeats`). A failed load goes back by it, so that loading a model
-        just made does not hold its first values beside those of the file.
+        just made does not hold its first values and those of the file together.
 
         Returns:
             The function, or None: only keeping the value leads back to it.

@@ -62,7 +62,7 @@ class Dot:
             raise ImportError(
                 f"A .{format} file needs Graphviz's program `{prog or 'dot'}` (Debian, Ubuntu: apt "
                 'install graphviz). Nothing is needed for to_file="model.svg" or "model.dot", and '
-                "for to_file=None, which draws in notebooks alone."
+                "for to_file=None, which draws only in notebooks."
             )
         command = [program, f"-T{format}"]
         done = subprocess.run(command, input=self.to_string().encode(), check=True, stdout=-1)

@@ -13,6 +13,7 @@ from kerasish.engine.functional.host_stage import HostLayer
 from kerasish.engine.saving_hooks import saving
 from kerasish.errors import UnknownNameError
 from kerasish.naming import unique_name
+from kerasish.signatures import own_arguments
 from kerasish.typing import Config, PathLike, Scalar
 from kerasish.utils.features import (
     Cross,
@@ -360,11 +361,7 @@ class FeatureSpace(HostLayer):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {
-            "features": self.features, "output_mode": self.output_mode, "crosses": self.crosses,
-            "crossing_dim": self.crossing_dim, "hashing_dim": self.hashing_dim,
-            "num_discretization_bins": self.num_discretization_bins, "name": self.name,
-        }  # fmt: skip
+        return own_arguments(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

@@ -10,6 +10,7 @@ import numpy as np
 from kerasish import layers, registry
 from kerasish.engine import is_keras_tensor
 from kerasish.errors import UnknownNameError
+from kerasish.signatures import own_arguments
 from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import AnyTensor, Array, Structure
 
@@ -40,9 +41,7 @@ class Feature:
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {
-            "dtype": self.dtype, "preprocessor": self.preprocessor, "output_mode": self.output_mode
-        }  # fmt: skip
+        return own_arguments(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -72,10 +71,7 @@ class Cross:
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {
-            "feature_names": self.feature_names, "crossing_dim": self.crossing_dim,
-            "output_mode": self.output_mode,
-        }  # fmt: skip
+        return own_arguments(self)
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

@@ -8,11 +8,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.typing import Array, PathLike, Structure
-from kerasish.visualization.drawing import (
-    as_pictures,
-    draw_bounding_boxes,
-    draw_segmentation_masks,
-)
+from kerasish.visualization.drawing import as_pictures, draw_bounding_boxes, draw_segmentation_masks
 
 
 def _pyplot() -> Any:

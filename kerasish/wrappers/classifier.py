@@ -108,18 +108,6 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
     # --- fitting --------------------------------------------------------------------------------
 
     @hides_frames
-    def fit(
-        self,
-        X: TensorLike,
-        y: Structure,
-        sample_weight: Structure = None,
-        **fit_arguments: Any,
-    ) -> KerasClassifier:
-        """Train on rows X and labels y; further arguments are passed to this `Model.fit`."""
-        epochs = fit_arguments.pop("epochs", self._epochs())
-        return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
-
-    @hides_frames
     def partial_fit(
         self,
         X: TensorLike,

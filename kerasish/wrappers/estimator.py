@@ -14,6 +14,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from kerasish import config
 from kerasish.callbacks import EarlyStopping
 from kerasish.engine import Model
+from kerasish.tracebacks import hides_frames
 from kerasish.typing import ActivationLike, Array, Structure, TensorLike
 from kerasish.wrappers.arrays import (
     drop_weightless,
@@ -164,11 +165,23 @@ class KerasEstimator(ModelBuilding):
     _y_numeric = False
     history_: dict[str, list[Any]]
 
+    @hides_frames
+    def fit(
+        self,
+        X: TensorLike,
+        y: Structure,
+        sample_weight: Structure = None,
+        **fit_arguments: Any,
+    ) -> Self:
+        """Train on rows X and targets y; further arguments are passed to this `Model.fit`."""
+        epochs = fit_arguments.pop("epochs", self._epochs())
+        return self._fit(X, y, sample_weight, epochs, self.warm_start, **fit_arguments)
+
     def _fit(
         self, X: TensorLike, y: TensorLike | None, sample_weight: Structure, epochs: int,
         going_on: bool,
         labels: Array = None, **fit_arguments: Any,
-    ) -> KerasEstimator:  # fmt: skip
+    ) -> Self:  # fmt: skip
         memory = open_memory(self.memory)
         going_on = going_on and hasattr(self, "model_")
         X, y, weights = self._prepare(X, y, sample_weight, going_on, labels)

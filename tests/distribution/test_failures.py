@@ -30,8 +30,8 @@ KINDS = {
     "save": r"rank 1 of 2 on \S+: in save\(\), after step 4 of epoch 2: rank 0 has not made this "
     r"call: it is in step \d of epoch \d \(train\)\. Make it on all ranks",
     "saves late": r"rank 1 of 2 on \S+: in save\(\).*waits for rank 0, which has ended",
-    "predict": r"rank 0 of 2 on \S+: .*Alone.on_epoch_end runs on rank 0 alone",
-    "step": r"rank 0 of 2 on \S+: .*Alone.on_epoch_end runs on rank 0 alone",
+    "predict": r"rank 0 of 2 on \S+: .*Alone.on_epoch_end runs only on rank 0",
+    "step": r"rank 0 of 2 on \S+: .*Alone.on_epoch_end runs only on rank 0",
     "kill": "",
 }
 

@@ -215,7 +215,7 @@ def test_names_and_endings_are_checked(tmp_path: Path) -> None:
         model.save(tmp_path / "model.txt")
     with pytest.raises(ValueError, match=r"\.weights\.h5"):
         model.save_weights(tmp_path / "model.keras")
-    with pytest.raises(ValueError, match="weights alone"):
+    with pytest.raises(ValueError, match="only weights"):
         model.save(tmp_path / "model.weights.h5")
     with pytest.raises(FileNotFoundError, match=r"none\.keras"):
         keras.saving.load_model(tmp_path / "none.keras")

@@ -148,7 +148,7 @@ class EagerOnGPU(Eager):
         decays: Sequence[float],
     ) -> list[list[Tensor]] | None:
         """Return [new values, new slots, ...] of an optimizer's variables, by one kernel."""
-        said = devices.telling_of_room(
+        said = devices.explaining_memory_errors(
             lambda: f"the update of {len(decays)} variables", self.device
         )
         with said, self.xp.cuda.Device(self.device.index):
@@ -202,7 +202,7 @@ class StepOnGPU(CompiledStep):
     def __call__(self, *args: Any, **kwargs: Any) -> Structure:
         device = self._engine.device
         with devices.device(device):
-            with devices.telling_of_room(lambda: "a batch", device):
+            with devices.explaining_memory_errors(lambda: "a batch", device):
                 args, kwargs = tree.map_structure(self._feeder.feed, (args, kwargs))
             return self._step(*args, **kwargs)
 

@@ -49,7 +49,7 @@ class ArrayData(Data):
         steps_per_epoch: batches per epoch; default all.
         shuffle: True for a new order of rows each epoch, "batch" for a new order of whole batches.
         seed: the orders are a function of it and of the epoch's number.
-        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+        training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
     def __init__(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import time
 import warnings
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
+from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.engine.data.batch import Batch
 from kerasish.overriding import Closing
 
@@ -144,25 +145,13 @@ class Data(Closing):
         """
         return None
 
-    def go_to(
-        self,
-        first: int,
-        epoch: int,
-        batch: int,
-        redraw: Callable[[], None],
-        state: dict[str, Any] | None = None,
-    ) -> None:
-        """Make `epoch(epoch, batch)` give what it would have given, had all before been read.
+    def go_to(self, point: ResumePoint) -> None:
+        """Make `epoch(point.epoch, point.batch)` give what it would give, had all before been read.
 
         Nothing to do where each batch is a function of its number.
 
         Args:
-            first: the epoch that the run began with, which `peek` has opened.
-            epoch: the epoch to go on with.
-            batch: batches of it that are done.
-            redraw: sets the process's random sequences to where they were when `epoch` began; to be
-                called before the epoch is opened.
-            state: what `state` returned when the training was saved.
+            point: where the training goes on.
         """
 
     def facts(self) -> dict[str, str]:

@@ -49,7 +49,7 @@ def make_data(
         steps_per_epoch: batches per epoch; default all that there are.
         shuffle: True, False, or "batch" (the order of whole batches, for data on disk).
         seed: the order in epoch e is a function of (seed, e).
-        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+        training: whether errors name `steps_per_epoch` (else `steps`).
 
     Raises:
         ValueError: the message names the argument, what was expected and what came.

@@ -9,6 +9,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
+from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.engine.data.batch import Batch, to_batch
 from kerasish.engine.data.data import Data, random_order
 from kerasish.engine.data.streams import add_place
@@ -87,7 +88,7 @@ class PyDatasetData(Data):
         steps_per_epoch: batches per epoch; default all.
         shuffle: whether each epoch takes the batches in a new order.
         seed: the orders are a function of it and of the epoch's number.
-        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+        training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
     def __init__(
@@ -129,18 +130,11 @@ class PyDatasetData(Data):
             return random_order(total, self._seed, whole)[first:stop].tolist()
         return range(first, stop)
 
-    def go_to(
-        self,
-        first: int,
-        epoch: int,
-        batch: int,
-        redraw: Callable[[], None],
-        state: dict[str, Any] | None = None,
-    ) -> None:
+    def go_to(self, point: ResumePoint) -> None:
         """Batches have numbers; a dataset that does something between epochs does it again."""
-        if (epoch, batch) == (first, 0) or not self._has_hooks():
+        if point.is_start or not self._has_hooks():
             return
-        dataset = self._dataset
+        dataset, (first, epoch, batch, redraw, _) = self._dataset, point
         for number in range(first, epoch):
             if number > first:  # in the first epoch `peek` has called it
                 dataset.on_epoch_begin()
@@ -210,7 +204,9 @@ def read_ahead(
     tasks: queue.SimpleQueue[tuple[Future[Batch], int] | None] = queue.SimpleQueue()
     pending: deque[Future[Batch]] = deque()
     threads = [
-        threading.Thread(target=_work, args=(read, tasks), daemon=True, name=f"kerasish-data-{n}")
+        threading.Thread(
+            target=do_tasks, args=(read, tasks), daemon=True, name=f"kerasish-data-{n}"
+        )
         for n in range(workers)
     ]
     for thread in threads:
@@ -233,13 +229,18 @@ def read_ahead(
             thread.join(timeout=1.0)  # a slow read may end by itself later
 
 
-def _work(read: Callable[[int], Batch], tasks: queue.SimpleQueue[Any]) -> None:
-    while (task := tasks.get()) is not None:
-        future, index = task
-        if not future.set_running_or_notify_cancel():
-            continue
-        try:
-            future.set_result(read(index))
-        except BaseException as error:  # noqa: BLE001 - raised again where the batch is due
-            future.set_exception(error)
-        del task, future  # keep no batch alive while waiting
+def do_tasks(work: Callable[[Any], Any], tasks: queue.SimpleQueue[Any]) -> None:
+    """Do what a queue brings, in a thread: (future of the result, task), until None.
+
+    Args:
+        work: gives a task's result.
+        tasks: the queue.
+    """
+    while (given := tasks.get()) is not None:
+        future, task = given
+        if future.set_running_or_notify_cancel():
+            try:
+                future.set_result(work(task))
+            except BaseException as error:  # noqa: BLE001 - raised again where the result is due
+                future.set_exception(error)
+        del given, future, task  # keep no result alive while waiting

@@ -39,7 +39,7 @@ class SequenceData(Data):
         shuffle: True: new batches in a new order each epoch; "batch": the same batches in a new
             order; False: the batches of the shortest rows first.
         seed: the orders are a function of it and of the epoch's number.
-        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+        training: whether errors name `steps_per_epoch` (else `steps`).
 
     Example:
         >>> data = SequenceData(Ragged([[1, 2], [3]]), np.array([0, 1]), batch_size=2)

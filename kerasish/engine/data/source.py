@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import numpy as np
 
 from kerasish import tree
+from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.callbacks.state_checks import WRONG_KINDS
 from kerasish.engine.data.batch import Batch, to_batch
 from kerasish.engine.data.data import Data
@@ -82,7 +83,7 @@ class SourceData(Data):
         source: the source.
         class_weight: weight of each class in y, or None.
         steps_per_epoch: batches per epoch, or None.
-        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+        training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
     reads_ahead = True
@@ -129,14 +130,8 @@ class SourceData(Data):
             "source": self._source.source_state(),
         }
 
-    def go_to(
-        self,
-        first: int,
-        epoch: int,
-        batch: int,
-        redraw: Callable[[], None],
-        state: dict[str, Any] | None = None,
-    ) -> None:
+    def go_to(self, point: ResumePoint) -> None:
+        _, epoch, batch, _, state = point
         self._drop_held()
         self._close_iterator()
         try:

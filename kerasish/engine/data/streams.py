@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
+from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.engine.data.batch import Batch, to_batch
 from kerasish.engine.data.data import Data
 from kerasish.typing import Structure
@@ -33,7 +34,7 @@ class StreamData(Data):
         source: the generator, iterator or iterable.
         class_weight: weight of each class in y, or None.
         steps_per_epoch: batches per epoch, or None.
-        training: whether errors speak of `steps_per_epoch` (else of `steps`).
+        training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
     _numbered = False  # what `peek` has read must not be lost, whichever epoch comes next
@@ -54,17 +55,11 @@ class StreamData(Data):
         self._what = f"the {type(source).__name__}"
         self._length = _length(source)
 
-    def go_to(
-        self,
-        first: int,
-        epoch: int,
-        batch: int,
-        redraw: Callable[[], None],
-        state: dict[str, Any] | None = None,
-    ) -> None:
+    def go_to(self, point: ResumePoint) -> None:
         """Read again what was read before, and leave it out."""
-        if (epoch, batch) == (first, 0):
+        if point.is_start:
             return
+        first, epoch, batch, redraw, _ = point
         dropped = 0
         if not self._once and self._steps is None:  # each epoch is a pass of its own
             if epoch > first:

@@ -1,4 +1,4 @@
-"""What newcomers get wrong: found once, before training, and said in one line with the way out.
+"""Common mistakes: detected once, before training, and reported in one line with the fix.
 
 What cannot work raises; what works but is hardly meant is an `AdviceWarning`, said once a model.
 Nothing here runs in a step: structure is looked at once per `compile`, data once per `fit`, and of

@@ -39,7 +39,7 @@ def inputs_of(model: Model, x: Structure) -> list[tuple[str, int, Any]]:
     """Return (name, place among the model's inputs, array) of each array of x."""
     graph = model.layer_graph
     x = _checked(x)
-    if graph is None or hasattr(x, "_fields"):  # a front has made other numbers of it
+    if graph is None or hasattr(x, "_fields"):  # a host stage has changed its values
         return []
     if isinstance(x, dict):
         names = [t._keras_history.operation.name for t in graph.inputs]

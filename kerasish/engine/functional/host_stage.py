@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from kerasish import tree
+from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.batch import Batch
 from kerasish.engine.data.data import Data
@@ -213,15 +214,8 @@ class HostStageData(Data):
     def state(self) -> dict[str, Any] | None:
         return self._data.state()
 
-    def go_to(
-        self,
-        first: int,
-        epoch: int,
-        batch: int,
-        redraw: Callable[[], None],
-        state: dict[str, Any] | None = None,
-    ) -> None:
-        self._data.go_to(first, epoch, batch, redraw, state)
+    def go_to(self, point: ResumePoint) -> None:
+        self._data.go_to(point)
 
     def facts(self) -> dict[str, str]:
         return self._data.facts()

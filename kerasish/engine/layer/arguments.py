@@ -128,13 +128,11 @@ def _shapes_of(x: TensorLike | None) -> Any:
 
 
 def _to_spec(x: Structure) -> Any:
-    if isinstance(x, (Tensor, KerasTensor, Variable)):
-        return Spec(tuple(x.shape), x.dtype)
-    if isinstance(x, dict):
-        return {k: _to_spec(v) for k, v in x.items()}
-    if type(x) in (list, tuple):
-        return type(x)(_to_spec(v) for v in x)
-    return x
+    def spec(x: Any) -> Any:
+        known = isinstance(x, (Tensor, KerasTensor, Variable))
+        return Spec(tuple(x.shape), x.dtype) if known else x
+
+    return tree.map_plain(spec, x)
 
 
 def _tuples(shape: Shape) -> Any:

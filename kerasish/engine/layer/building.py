@@ -6,30 +6,15 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from kerasish.engine.layer.arguments import (
-    _shapes_of,
-    _to_spec,
-    _tuples,
-)
-from kerasish.engine.layer.call_context import (
-    NOWHERE,
-    CallParts,
-    context,
-    parameters_of,
-)
+from kerasish.engine.layer.arguments import _shapes_of, _to_spec, _tuples
+from kerasish.engine.layer.call_context import NOWHERE, CallParts, context, parameters_of
 from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.parts import PartsMixin
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import infer
 from kerasish.overriding import override
 from kerasish.signatures import any_arguments
-from kerasish.tensor import (
-    Tensor,
-    autocast,
-    current_path,
-    is_traced,
-    name_scope,
-)
+from kerasish.tensor import Tensor, autocast, current_path, is_traced, name_scope
 from kerasish.tracebacks import hide_frames
 
 

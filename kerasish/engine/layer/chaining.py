@@ -91,6 +91,7 @@ def names() -> list[str]:
 
 
 def _snake(name: str) -> str:
+    """Return a class name as a method's: `PReLU` is `prelu`, where names in files say `p_re_lu`."""
     parts: list[str] = []
     for i, c in enumerate(name):
         begins = c.isupper() and i and not name[i - 1].isupper() and not name[i - 1].isdigit()

@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
-from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasish import (
-    dtype_policies,
-    ops,
-    regularizers,
-    tree,
-)
+from kerasish import dtype_policies, ops, regularizers, tree
 from kerasish.engine.layer.arguments import (
     _BASE_ARGUMENTS,
     _bind,
@@ -25,44 +18,27 @@ from kerasish.engine.layer.arguments import (
     _revived,
     described_arguments,
 )
-from kerasish.engine.layer.building import BuildMixin, _wrap_build, _written_for
-from kerasish.engine.layer.call_context import (
-    CallParts,
-    context,
-    read_call,
-    serials,
-)
+from kerasish.engine.layer.building import _wrap_build, _written_for
+from kerasish.engine.layer.call_context import CallParts, context, read_call, serials
 from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.input_spec import check_input, meets
 from kerasish.engine.layer.losses import LossesMixin
-from kerasish.engine.layer.masks import MasksMixin, _overrides, _parent_of_overrides
-from kerasish.engine.layer.operation import (
-    KerasTensor,
-    Node,
-    any_symbolic,
-    from_specs,
-    to_specs,
-)
+from kerasish.engine.layer.masks import MasksMixin
+from kerasish.engine.layer.operation import KerasTensor, Node, any_symbolic
 from kerasish.engine.layer.quantization import QuantizationMixin
 from kerasish.engine.layer.remat import current_remat
 from kerasish.engine.layer.sparse_inputs import take_sparse
-from kerasish.engine.layer.stateless import StatelessScope
+from kerasish.engine.layer.specs import SpecsMixin
+from kerasish.engine.layer.stateless import StatelessMixin
 from kerasish.engine.layer.weights import WeightsMixin
 from kerasish.errors import user_place
-from kerasish.graph.abstract import infer
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.ops.op import SymbolicArgument
-from kerasish.ops.shapes import Spec
 from kerasish.scopes import calling
-from kerasish.tensor import (
-    SparseTensor,
-    Tensor,
-    Variable,
-    convert,
-)
+from kerasish.tensor import SparseTensor, Tensor, Variable, convert
 from kerasish.tracebacks import hide_frames
-from kerasish.typing import PolicyLike, RegularizerLike, Structure, TensorLike
+from kerasish.typing import PolicyLike, RegularizerLike, Structure
 from kerasish.unsupported import refuse_method
 from kerasish.watched import note_use, set_calling
 
@@ -76,7 +52,7 @@ class MissingInitError(RuntimeError, AttributeError):
     """A layer is used whose constructor has not called its parent's."""
 
 
-class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin):
+class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin):
     """A computation with weights.
 
     Subclasses define `__init__`, `build(input_shape)` where weights are added, and `call`. Config
@@ -320,71 +296,6 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
             self._set_masks(first, outputs, kwargs.get("mask"))
         return outputs
 
-    def symbolic_call(self, *args: Any, **kwargs: Any) -> Structure:
-        """Return symbolic results and remember the call."""
-        outputs = self.compute_output_spec(*args, **kwargs)
-        if any_symbolic(args) or any_symbolic(kwargs):
-            Node(self, args, kwargs, outputs)
-        return outputs
-
-    def compute_output_spec(self, *args: Any, **kwargs: Any) -> Structure:
-        """Return symbolic tensors of the shapes and dtypes that `call` gives."""
-        if _overrides(self, "compute_output_shape", Layer):
-            return self._spec_from_shape(args, kwargs)
-        specs = [self._cast_specs(to_specs(x)) for x in (args, kwargs)]
-        options = dict(specs[1])
-        if not self.call_parts.training:
-            options.pop("training", None)
-        return from_specs(infer(self._call_quietly, specs[0], options, by_values=True))
-
-    def _spec_from_shape(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> KerasTensor:
-        one, named = self.shapes_for_output(args, kwargs)
-        shapes = self.compute_output_shape(*one, **named)
-        dtype = self.compute_dtype
-        return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
-
-    def _cast_specs(self, structure: Structure) -> Structure:
-        if isinstance(structure, Spec):
-            cast = self.autocast and dtypes.is_float(structure.dtype)
-            return Spec(structure.shape, self.compute_dtype) if cast else structure
-        if isinstance(structure, dict):
-            return {k: self._cast_specs(v) for k, v in structure.items()}
-        if type(structure) in (list, tuple):
-            return type(structure)(self._cast_specs(v) for v in structure)
-        return structure
-
-    def compute_output_shape(self, *args: Any, **kwargs: Any) -> Structure:
-        """Return the result's shape for inputs of the given shape(s).
-
-        Example:
-            >>> Layer.compute_output_shape.__name__
-            'compute_output_shape'
-        """
-        if len(kwargs) == 1 and not args:
-            args, kwargs = tuple(kwargs.values()), {}
-        symbols = [self._symbol(shape) for shape in args]
-        named = {k.removesuffix("_shape"): self._symbol(v) for k, v in kwargs.items()}
-        if not self.built:
-            self._build_for(tuple(symbols), named)
-        if _overrides(self, "compute_output_shape", Layer):
-            outputs = self._spec_of_parent(symbols, named)
-        else:
-            outputs = self.compute_output_spec(*symbols, **named)
-        return tree.map_structure(lambda t: t.shape, outputs)
-
-    def _spec_of_parent(self, args: list[Any], kwargs: dict[str, Any]) -> Structure:
-        """Return what the class gives whose shape an override asks for by `super`."""
-        one, named = (self._cast_specs(to_specs(x)) for x in (tuple(args), kwargs))
-        parent: Any = _parent_of_overrides(self, "compute_output_shape", Layer)
-        return from_specs(infer(functools.partial(parent.call, self), one, named, by_values=True))
-
-    def _symbol(self, shapes: Sequence[Any] | None) -> Structure | None:
-        """Return symbolic tensors of a structure of shapes; None, an argument left out, stays."""
-        if shapes is None:
-            return None
-        dtype = self.compute_dtype
-        return tree.map_shape_structure(lambda s: KerasTensor(s, dtype), shapes)
-
     def _take(self, x: Structure) -> Structure:
         """Return an argument as tensors in the compute dtype."""
         if isinstance(x, Tensor):
@@ -409,35 +320,6 @@ class Layer(BuildMixin, MasksMixin, LossesMixin, QuantizationMixin, WeightsMixin
         if _is_array(x) or isinstance(x, (list, tuple, int, float)):
             return self._take(convert(x))
         return x
-
-    # --- pure calls -------------------------------------------------------------------------
-
-    def stateless_call(
-        self,
-        trainable_variables: Sequence[TensorLike],
-        non_trainable_variables: Sequence[TensorLike],
-        *args: Any,
-        return_losses: bool = False,
-        **kwargs: Any,
-    ) -> tuple[Any, ...]:
-        """Return (outputs, new non-trainable values[, losses]) for given values of the variables.
-
-        Nothing of the layer changes.
-        """
-        if not self.built:
-            raise ValueError(f"{self.display_name()}: build it before stateless_call.")
-        own = [*self.trainable_variables, *self.non_trainable_variables]
-        given = [*trainable_variables, *non_trainable_variables]
-        if len(own) != len(given):
-            raise ValueError(
-                f"{self.display_name()}: has {len(own)} variables, got {len(given)} values."
-            )
-        scope = StatelessScope(state_mapping=list(zip(own, given)))
-        with scope:
-            outputs = self(*args, **kwargs)
-            losses = self.losses if return_losses else []
-        news = [scope.get_current_value(v) for v in self.non_trainable_variables]
-        return (outputs, news, losses) if return_losses else (outputs, news)
 
     # --- config -----------------------------------------------------------------------------
 

@@ -209,13 +209,9 @@ def any_symbolic(structure: Structure) -> bool:
 
 def to_specs(structure: Structure) -> Structure:
     """Return the structure with a Spec in place of every symbolic tensor."""
-    if isinstance(structure, KerasTensor):
-        return Spec(structure.shape, structure.dtype)
-    if isinstance(structure, dict):
-        return {k: to_specs(v) for k, v in structure.items()}
-    if type(structure) in (list, tuple):
-        return type(structure)(to_specs(v) for v in structure)
-    return structure
+    return tree.map_plain(
+        lambda x: Spec(x.shape, x.dtype) if isinstance(x, KerasTensor) else x, structure
+    )
 
 
 def from_specs(structure: Structure) -> Structure:

@@ -8,9 +8,7 @@ from typing import Any
 from kerasish.engine.layer.operation import Operation
 from kerasish.metrics.metric import Metric
 from kerasish.random import SeedGenerator
-from kerasish.tensor import (
-    Variable,
-)
+from kerasish.tensor import Variable
 
 # Attributes in which no parts of a layer are looked for.
 _NOT_PARTS = {

@@ -82,6 +82,37 @@ class StatelessScope(VariableScope):
     __repr__ = arguments_repr
 
 
+class StatelessMixin:
+    """The part of a layer that is called without changing it; a base class of `Layer`."""
+
+    def stateless_call(
+        self: Any,
+        trainable_variables: Sequence[TensorLike],
+        non_trainable_variables: Sequence[TensorLike],
+        *args: Any,
+        return_losses: bool = False,
+        **kwargs: Any,
+    ) -> tuple[Any, ...]:
+        """Return (outputs, new non-trainable values[, losses]) for given values of the variables.
+
+        Nothing of the layer changes.
+        """
+        if not self.built:
+            raise ValueError(f"{self.display_name()}: build it before stateless_call.")
+        own = [*self.trainable_variables, *self.non_trainable_variables]
+        given = [*trainable_variables, *non_trainable_variables]
+        if len(own) != len(given):
+            raise ValueError(
+                f"{self.display_name()}: has {len(own)} variables, got {len(given)} values."
+            )
+        scope = StatelessScope(state_mapping=list(zip(own, given)))
+        with scope:
+            outputs = self(*args, **kwargs)
+            losses = self.losses if return_losses else []
+        news = [scope.get_current_value(v) for v in self.non_trainable_variables]
+        return (outputs, news, losses) if return_losses else (outputs, news)
+
+
 class SymbolicScope:
     """A `with` block in which Keras computes shapes and dtypes instead of numbers.
 

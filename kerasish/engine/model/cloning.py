@@ -6,11 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish import tree
-from kerasish.engine.functional.functional import (
-    InputLayer,
-    clone_graph,
-    renew_operation,
-)
+from kerasish.engine.functional.functional import clone_graph, renew_operation
+from kerasish.engine.functional.input_layer import InputLayer
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.operation import is_keras_tensor

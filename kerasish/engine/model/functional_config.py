@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import registry, tree
-from kerasish.engine.functional.functional import Graph, InputLayer
+from kerasish.engine.functional.functional import Graph
+from kerasish.engine.functional.input_layer import InputLayer
 from kerasish.engine.functional.replay import Job, place_of, replay_all
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks

@@ -15,12 +15,7 @@ from kerasish.engine.functional.functional import Graph, start_at_inputs
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
 from kerasish.engine.layer.building import builds_by_call
 from kerasish.engine.layer.layer import Layer
-from kerasish.engine.layer.operation import (
-    KerasTensor,
-    any_symbolic,
-    is_keras_tensor,
-    to_specs,
-)
+from kerasish.engine.layer.operation import KerasTensor, any_symbolic, is_keras_tensor, to_specs
 from kerasish.engine.model.functional_config import functional_config, functional_from_config
 from kerasish.engine.model.quantizing import QuantizedModelMixin
 from kerasish.engine.model.state_tree import read_state, write_state
@@ -28,7 +23,6 @@ from kerasish.engine.model.summary import print_summary, summary_html
 from kerasish.engine.saving_hooks import saving
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.trainer import Trainer
-from kerasish.errors import UnknownNameError
 from kerasish.graph.abstract import infer
 from kerasish.signatures import any_arguments
 from kerasish.tracebacks import hides_frames
@@ -36,8 +30,6 @@ from kerasish.typing import AnyTensor, PathLike, Shape, Structure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from kerasish.engine.layer.layer import SomeLayer
 
 
 def _is_functional(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
@@ -90,7 +82,6 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
 
     # --- functional graph ---------------------------------------------------------------------
 
-    layer_graph: Graph | None = None
     _any_sizes = False  # whether the inputs' shapes come from the first data, and bind no other
     reads_mask = False  # its layers do
     accepts_sparse = True  # its layers say whether they do
@@ -184,116 +175,6 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
             return
         specs = tree.map_shape_structure(lambda s: KerasTensor(s, self.compute_dtype), input_shape)
         infer(self._call_quietly, to_specs((specs,)), by_values=True)
-
-    # --- parts --------------------------------------------------------------------------------
-
-    @property
-    def layers(self) -> list[SomeLayer]:
-        """The layers directly in this model."""
-        if self.layer_graph is not None:
-            own: list[Any] = list(self.graph_layers)
-        else:
-            own = self.flatten_layers(include_self=False, recursive=False)
-        return own
-
-    @property
-    def operations(self) -> list[Any]:
-        """The operations of a functional model."""
-        return list(self.layer_graph.operations) if self.layer_graph is not None else []
-
-    @property
-    def inputs(self) -> list[Any]:
-        """The symbolic inputs of a functional model, flat."""
-        return self._need_graph().inputs
-
-    @property
-    def outputs(self) -> list[Any]:
-        """The symbolic outputs of a functional model, flat."""
-        return self._need_graph().outputs
-
-    @property
-    def input(self) -> Structure:
-        """The symbolic input(s) of a functional model, as given."""
-        self._need_graph()
-        return self.inputs_structure
-
-    @property
-    def output(self) -> Structure:
-        """The symbolic output(s) of a functional model, as given."""
-        self._need_graph()
-        return self.outputs_structure
-
-    @property
-    def input_shape(self) -> Structure:
-        """The shape(s) of the inputs of a functional model."""
-        return _shapes_of(self.input)
-
-    @property
-    def output_shape(self) -> Structure:
-        """The shape(s) of the outputs of a functional model."""
-        return _shapes_of(self.output)
-
-    @property
-    def input_names(self) -> list[str]:
-        """The names of the inputs of a functional model."""
-        return [t._keras_history.operation.name for t in self.inputs]
-
-    @property
-    def input_keys(self) -> list[str]:
-        """The keys of a dict of inputs of a functional model, or else the inputs' names."""
-        if self.layer_graph is None:
-            return []
-        struct = self.inputs_structure
-        return list(map(str, struct)) if isinstance(struct, dict) else self.input_names
-
-    @property
-    def input_count(self) -> int | None:
-        """The number of inputs of a functional model."""
-        return None if self.layer_graph is None else len(self.layer_graph.inputs)
-
-    @property
-    def known_inputs(self) -> dict[str, KerasTensor]:
-        """Key in a dict of inputs -> symbolic input of a functional model, in flat order."""
-        if self.layer_graph is None:
-            return {}
-        keys: list[Any] = self.input_names
-        if isinstance(self.inputs_structure, dict):
-            keys = [path[0] for path, _ in tree.flatten_with_path(self.inputs_structure)]
-        return dict(zip(map(str, keys), self.inputs))
-
-    @property
-    def output_count(self) -> int | None:
-        """The number of outputs of a functional model."""
-        return None if self.layer_graph is None else len(self.layer_graph.outputs)
-
-    @property
-    def output_names(self) -> list[str]:
-        """The names of the layers whose results are the outputs."""
-        if self.layer_graph is None:
-            return []
-        return [t._keras_history.operation.name for t in self.outputs]
-
-    def _need_graph(self) -> Graph:
-        if self.layer_graph is None:
-            raise AttributeError(
-                f"{self.display_name()} is no functional model (or not built yet): it has no "
-                "symbolic inputs and outputs."
-            )
-        return self.layer_graph
-
-    def get_layer(self, name: str | None = None, index: int | None = None) -> SomeLayer:
-        """Return a layer by name, or by its place in `layers`."""
-        if (name is None) == (index is None):
-            raise ValueError("get_layer: give either name or index.")
-        layers = self.layers
-        if index is not None:
-            if not -len(layers) <= index < len(layers):
-                raise ValueError(f"get_layer: index {index}, but there are {len(layers)} layers.")
-            return layers[index]
-        for layer in layers:
-            if layer.name == name:
-                return layer
-        raise UnknownNameError.of("layer", name, [layer.name for layer in layers])
 
     # --- looking at it --------------------------------------------------------------------------
 
@@ -411,8 +292,6 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
         """
         saving("export_model")(self, filepath, format, verbose, input_signature, **kwargs)
 
-    # --- quantization ---------------------------------------------------------------------------
-
     # --- config ---------------------------------------------------------------------------------
 
     def get_config(self) -> dict[str, Any]:
@@ -469,15 +348,6 @@ class Functional(Model):
 
     keras_module = "keras.src.models.functional"
     keras_registered_name = "Functional"
-
-
-def _shapes_of(tensors: Structure) -> Structure:
-    """Return the shapes of symbolic tensors; of a list with one, its shape, as in Keras."""
-    shapes = tree.map_structure(lambda t: t.shape, tensors)
-    return shapes[0] if isinstance(tensors, list) and len(tensors) == 1 else shapes
-
-
-# --- config of a functional graph ------------------------------------------------------------
 
 
 registry.add_builtins("keras", {"Model": Model, "Functional": Functional})

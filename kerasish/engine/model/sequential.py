@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import registry, tree
-from kerasish.engine.functional.functional import Input, InputLayer
 from kerasish.engine.functional.host_stage import runs_on_host
+from kerasish.engine.functional.input_layer import Input, InputLayer
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.operation import KerasTensor

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from kerasish import tree
-from kerasish.engine.functional.functional import InputLayer
+from kerasish.engine.functional.input_layer import InputLayer
 from kerasish.engine.layer.operation import to_specs
 from kerasish.graph.work import count_flops, specs_of
 from kerasish.ops import dtypes
@@ -90,15 +90,12 @@ def work_of(layer: LayerLike, graph: Any, batch_size: int) -> tuple[int, int] | 
 
 
 def _with_batch(structure: Structure, batch_size: int) -> Any:
-    if isinstance(structure, Spec):
-        first, *rest = structure.shape or (None,)
-        shape = (batch_size if first is None else first, *rest) if structure.shape else ()
-        return Spec(shape, structure.dtype)
-    if isinstance(structure, dict):
-        return {k: _with_batch(v, batch_size) for k, v in structure.items()}
-    if type(structure) in (list, tuple):
-        return type(structure)(_with_batch(v, batch_size) for v in structure)
-    return structure
+    def sized(x: Any) -> Any:
+        if not isinstance(x, Spec) or not x.shape or x.shape[0] is not None:
+            return x
+        return Spec((batch_size, *x.shape[1:]), x.dtype)
+
+    return tree.map_plain(sized, structure)
 
 
 def _short(number: float, unit: str, step: int = 1000) -> str:

@@ -13,6 +13,7 @@ from kerasish.backends import Backend, CompiledStep
 from kerasish.backends import choose as choose_backend
 from kerasish.changes import note_change
 from kerasish.engine import diagnostics
+from kerasish.engine.data.batch import pack_x_y_sample_weight as pack
 from kerasish.engine.data.parts import assemble
 from kerasish.engine.training import sharded, step
 from kerasish.engine.training.busy import ExclusiveUse
@@ -421,7 +422,7 @@ class TrainingProgram(PreparationMixin):
         if kind == "train":
             if model.overrides("train_step"):
                 step.check_own_step(model, "train_step")
-                return lambda x, y, w: model.train_step(step.pack(assemble(x), y, w))
+                return lambda x, y, w: model.train_step(pack(assemble(x), y, w))
             if sharding is not None:
                 return functools.partial(sharded.train, self, model.trainable_variables, sharding)
             # Python that reads numbers, or a flag, may build layers in a step. A trace asks for
@@ -433,7 +434,7 @@ class TrainingProgram(PreparationMixin):
         if kind == "test":
             if model.overrides("test_step"):
                 step.check_own_step(model, "test_step")
-                return step.quietly(lambda x, y, w: model.test_step(step.pack(assemble(x), y, w)))
+                return step.quietly(lambda x, y, w: model.test_step(pack(assemble(x), y, w)))
             if sharding is not None:
                 return step.quietly(functools.partial(sharded.test, self, sharding))
             return step.quietly(lambda x, y, w: step.test(self, x, y, w))
@@ -441,7 +442,7 @@ class TrainingProgram(PreparationMixin):
             return step.quietly(model.get_metrics_result)
         if model.overrides("predict_step"):
             step.check_own_step(model, "predict_step")
-            return step.quietly(lambda x: model.predict_step(step.pack(assemble(x))))
+            return step.quietly(lambda x: model.predict_step(pack(assemble(x))))
         return step.quietly(lambda x: model(assemble(x), training=False))
 
     def apply_gradients(

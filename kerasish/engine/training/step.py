@@ -18,40 +18,11 @@ from kerasish.autodiff import gradients_of
 from kerasish.engine.data.parts import SparseEntries, assemble
 from kerasish.engine.training.interface import StepProgram, TrainedModel
 from kerasish.tensor import Tensor, Variable, no_gradient
-from kerasish.typing import Logs, Structure, TensorLike
+from kerasish.typing import Logs, Structure
 from kerasish.watched import is_collecting, note_use
 
 if TYPE_CHECKING:
     from kerasish.engine.functional.host_stage import HostInputs
-
-
-def pack(
-    x: HostInputs | Tensor | int, y: TensorLike | None = None, sample_weight: Structure = None
-) -> Any:
-    """Return a batch as the tuple that `train_step` gets: as long as there are parts.
-
-    Example:
-        >>> pack(1), pack(1, 2)
-        (1, (1, 2))
-    """
-    if sample_weight is not None:
-        return (x, y, sample_weight)
-    if y is not None:
-        return (x, y)
-    return x if not isinstance(x, (tuple, list)) else (x,)
-
-
-def unpack(data: Structure) -> tuple[Any, Any, Any]:
-    """Return (x, y, sample_weight) of a batch, None where there is none."""
-    if isinstance(data, list):
-        data = tuple(data)
-    if not isinstance(data, tuple):
-        return data, None, None
-    if len(data) > 3:
-        raise ValueError(
-            f"A batch is x, (x,), (x, y) or (x, y, sample_weight), got {len(data)} parts."
-        )
-    return (*data, None, None)[:3]
 
 
 def train(
@@ -126,11 +97,14 @@ def _takes_training(method: Callable[..., Any]) -> bool:
     return any(p.name == "training" or p.kind is p.VAR_KEYWORD for p in known)
 
 
-def outline(program: StepProgram, x: Structure, y: Structure, sample_weight: Structure) -> None:
-    """A training step without gradients and updates: to be run on shapes alone."""
+def outline(
+    program: StepProgram, x: Structure, y: Structure, sample_weight: Structure,
+    training: bool = True,
+) -> None:  # fmt: skip
+    """A training step without gradients and updates: to be run on shapes, or to evaluate."""
     x = assemble(x)
-    predictions = program.model(x, training=True)
-    loss = loss_of(program.model, x, y, predictions, sample_weight, True)
+    predictions = program.model(x, training=training)
+    loss = loss_of(program.model, x, y, predictions, sample_weight, training)
     track_loss(program, loss, x)
     program.update_metrics(x, y, predictions, sample_weight)
 
@@ -149,11 +123,7 @@ def test(
 ) -> None:
     """One evaluation step: the metrics' variables are assigned."""
     note_uses(program)
-    x, y, sample_weight = assemble(x), as_part(y), as_part(sample_weight)
-    predictions = program.model(x, training=False)
-    loss = loss_of(program.model, x, y, predictions, sample_weight, False)
-    track_loss(program, loss, x)
-    program.update_metrics(x, y, predictions, sample_weight)
+    outline(program, x, as_part(y), as_part(sample_weight), training=False)
 
 
 def track_loss(program: StepProgram, loss: Tensor, x: Structure) -> None:
@@ -196,10 +166,7 @@ def as_number(x: Tensor) -> Any:
 
 def total(losses: Sequence[Any]) -> Tensor:
     """Return the sum of several numbers."""
-    result = losses[0]
-    for loss in losses[1:]:
-        result = ops.add(result, loss)
-    return result
+    return functools.reduce(ops.add, losses)
 
 
 def numbers(logs: Logs) -> dict[str, Any]:

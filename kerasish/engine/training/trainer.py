@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish import ops, registry, tree
-from kerasish.changes import Changes
 from kerasish.engine import diagnostics
+from kerasish.engine.data.batch import unpack_x_y_sample_weight
 from kerasish.engine.data.data import Data
+from kerasish.engine.functional.graph_parts import GraphParts
 from kerasish.engine.functional.host_stage import HostStage
-from kerasish.engine.layer.layer import Layer
 from kerasish.engine.training import evaluation, step
 from kerasish.engine.training.arguments import DataArguments, FitSettings, ValidationArguments
 from kerasish.engine.training.compiled import check_known
-from kerasish.engine.training.given import read_given
 from kerasish.engine.training.inspection import InspectionMixin
-from kerasish.engine.training.loop import FitLoop, check_training_data
+from kerasish.engine.training.loop import FitLoop
+from kerasish.engine.training.on_batch import OnBatchMixin
 from kerasish.engine.training.program import CompileSettings, TrainingProgram, compile_names
 from kerasish.losses.loss import Loss
 from kerasish.metrics.metric import Metric
@@ -38,7 +38,6 @@ if TYPE_CHECKING:
     from kerasish.backends.backend import CompiledStep
     from kerasish.callbacks.callback import Callback
     from kerasish.callbacks.history import History
-    from kerasish.engine.layer.operation import KerasTensor
     from kerasish.optimizers import Optimizer
 
 
@@ -54,11 +53,7 @@ def _of_program(name: str, doc: str) -> Any:
     return property(read, write, doc=doc)
 
 
-_FLOAT32 = np.dtype("float32")
-_NONE_TRIED = (None, None)
-
-
-class Trainer(InspectionMixin, Layer):
+class Trainer(OnBatchMixin, InspectionMixin, GraphParts):
     """What a model can do beyond a layer: `Model` adds its graph, files and configs.
 
     Attributes:
@@ -83,31 +78,6 @@ class Trainer(InspectionMixin, Layer):
     def compiled(self) -> bool:
         """Whether `compile` has been called."""
         return self.training_program.compiled
-
-    @property
-    def output_names(self) -> list[str]:
-        """The names of the outputs, where they are known."""
-        return []
-
-    @property
-    def input_keys(self) -> list[str]:
-        """The names by which inputs are distinguished, where they are known."""
-        return []
-
-    @property
-    def input_count(self) -> int | None:
-        """The number of inputs, where it is known."""
-        return None
-
-    @property
-    def known_inputs(self) -> dict[str, KerasTensor]:
-        """Key -> symbolic input, in the order of a flat list, where they are known."""
-        return {}
-
-    @property
-    def output_count(self) -> int | None:
-        """The number of outputs, where it is known."""
-        return None
 
     def host_stage(self) -> HostStage | None:
         """Return the part of the model that runs on the host, before each step; None: no part."""
@@ -264,20 +234,20 @@ class Trainer(InspectionMixin, Layer):
 
     def train_step(self, data: Structure) -> Structure:
         """Do one training step on a batch and return the metrics' results; may be overridden."""
-        x, y, sample_weight = step.unpack(data)
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
         step.train(self.training_program, self.trainable_variables, x, y, sample_weight)
         return self.get_metrics_result()
 
     def test_step(self, data: Structure) -> Structure:
         """Do one evaluation step on a batch and return the metrics' results; may be overridden."""
-        x, y, sample_weight = step.unpack(data)
+        x, y, sample_weight = unpack_x_y_sample_weight(data)
         with no_gradient():
             step.test(self.training_program, x, y, sample_weight)
             return self.get_metrics_result()
 
     def predict_step(self, data: Structure) -> Structure:
         """Return the model's result for a batch; may be overridden."""
-        x, _, _ = step.unpack(data)
+        x, _, _ = unpack_x_y_sample_weight(data)
         return self(x, training=False)
 
     def make_train_function(self, force: bool = False) -> CompiledStep:
@@ -403,92 +373,3 @@ class Trainer(InspectionMixin, Layer):
         except Exception as error:
             hide_frames(error)
             raise
-
-    @hides_frames
-    def train_on_batch(
-        self,
-        x: Structure,
-        y: Structure = None,
-        sample_weight: Structure = None,
-        class_weight: Mapping[Any, Any] | None = None,
-        return_dict: bool = False,
-    ) -> Structure:
-        """Do one training step; return loss and metrics of this batch alone."""
-        self.training_program.require_compiled("train_on_batch")
-        return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
-
-    @hides_frames
-    def test_on_batch(
-        self,
-        x: Structure,
-        y: Structure = None,
-        sample_weight: Structure = None,
-        return_dict: bool = False,
-    ) -> Structure:
-        """Do one evaluation step; return loss and metrics of this batch alone."""
-        self.training_program.require_compiled("test_on_batch")
-        return self._on_batch("test", x, y, sample_weight, None, return_dict)
-
-    def _on_batch(
-        self,
-        kind: str,
-        x: Structure,
-        y: Structure,
-        sample_weight: Structure,
-        class_weight: Mapping[Any, Any] | None,
-        as_dict: bool,
-    ) -> Any:
-        program, weights = self.training_program, None
-        x = self.with_structures(x)
-        new = not program.is_prepared(kind)
-        plain = sample_weight is None and class_weight is None and self.host_stage() is None
-        if new or not plain or not evaluation.lies_on_gpu(x, y):
-            given = read_given(self, x, y, sample_weight)
-            data = self.on_host(evaluation.one_batch(*given, class_weight))
-            x, y, weights = data.peek()
-            program.prepare(kind, x, y, weights)
-            if new and kind == "train":
-                program.when_matched(lambda: check_training_data(program, data, 0))
-            else:
-                program.check_batch(x, y, weights)
-        with program.exclusive.take(f"{kind}_on_batch", long=False):
-            self.reset_metrics()
-            logs = program.step(kind)(x, y, weights)
-            results = program.results() if logs is None else step.numbers(logs)
-        return results if as_dict else evaluation.listed(results, self.metrics_names)
-
-    @hides_frames
-    def predict_on_batch(self, x: Structure) -> Structure:
-        """Return the model's results for one batch, as NumPy arrays."""
-        return self._predict_batch(x)
-
-    def _predict_batch(self, x: Structure) -> Structure:
-        program, tried = self.training_program, None
-        if type(x) is np.ndarray:
-            call, tried = program.ready_calls.get(x.shape, _NONE_TRIED)
-            array = None if call is None else call(x)
-            if array is not None:
-                return array
-        mark, given = Changes.mark, x
-        # Of other floats and other byte orders the data adapter makes arrays that a step takes.
-        ready = type(x) is np.ndarray and (
-            x.dtype is _FLOAT32 or (x.dtype.kind in "iub" and x.dtype.isnative)
-        )
-        if not ready:
-            x = self.with_structures(x)
-        if not program.is_prepared("predict"):
-            x = self.on_host(evaluation.one_batch(*read_given(self, x))).peek()[0]
-            program.prepare("predict", x)
-        elif not ready or self.host_stage() is not None:
-            x = self.on_host(evaluation.one_batch(*read_given(self, x))).peek()[0]
-        compiled = program.step("predict")
-        if type(x) is np.ndarray:
-            array = compiled.call_on_array(x)
-            if array is not None:
-                if tried is not mark and x is given:
-                    program.keep_ready_call(compiled, x, mark)
-                return array
-        result = compiled(x)
-        if type(result) is Tensor:
-            return evaluation.own_array(result)
-        return tree.map_structure(evaluation.own_array, result)

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops, random
-from kerasish.layers.augmentation.picture import PictureLayer, read_interval, read_range, rescale
+from kerasish.layers.augmentation.picture import (
+    FactorLayer,
+    PictureLayer,
+    read_interval,
+    read_range,
+    rescale,
+)
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
 from kerasish.typing import FloatOrTuple, SeedLike, Structure
@@ -96,7 +102,7 @@ class RandomContrast(PictureLayer):
         return ops.clip((images - mean) * factor + mean, *self.value_range)
 
 
-class RandomColorDegeneration(PictureLayer):
+class RandomColorDegeneration(FactorLayer):
     """In training: x + factor * (gray - x), held in the value range.
 
     Args:
@@ -114,18 +120,7 @@ class RandomColorDegeneration(PictureLayer):
     example: Any = {
         "args": {"factor": (0.3, 0.3), "value_range": (-2.0, 2.0)}, "shape": (2, 3, 4, 3),
     }  # fmt: skip
-
-    def __init__(
-        self,
-        factor: FloatOrTuple,
-        value_range: Sequence[float] = (0, 255),
-        data_format: str | None = None,
-        seed: int | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
-        self.value_range = read_range(value_range, self.display_name())
+    bounds = (-1.0, 1.0)
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return one factor a picture."""
@@ -214,7 +209,7 @@ class RandomInvert(PictureLayer):
         return ops.where(chosen, self.value_range[1] - images, images)
 
 
-class RandomPosterization(PictureLayer):
+class RandomPosterization(FactorLayer):
     """In training: only the highest bits of each pixel's 8.
 
     Args:
@@ -229,17 +224,7 @@ class RandomPosterization(PictureLayer):
         (1, 4, 4, 3)
     """
 
-    def __init__(
-        self,
-        factor: FloatOrTuple,
-        value_range: Sequence[float] = (0, 255),
-        data_format: str | None = None,
-        seed: int | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (1, 8), self.display_name())
-        self.value_range = read_range(value_range, self.display_name())
+    bounds = (1, 8)
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return how many low bits each picture loses, (n,)."""
@@ -300,7 +285,7 @@ class Solarization(PictureLayer):
         return rescale(x, (0, 255), self.value_range)
 
 
-class RandomSaturation(PictureLayer):
+class RandomSaturation(FactorLayer):
     """In training: the saturation times f / (1 - f).
 
     Args:
@@ -314,17 +299,7 @@ class RandomSaturation(PictureLayer):
         (1, 4, 4, 3)
     """
 
-    def __init__(
-        self,
-        factor: FloatOrTuple,
-        value_range: Sequence[float] = (0, 255),
-        data_format: str | None = None,
-        seed: int | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
-        self.value_range = read_range(value_range, self.display_name())
+    bounds = (-1.0, 1.0)
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return what each picture's saturation is multiplied by, (n,)."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish import ops
-from kerasish.layers.augmentation.picture import PictureLayer, read_interval, read_range
+from kerasish.layers.augmentation.picture import FactorLayer, PictureLayer, read_interval
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
 from kerasish.typing import FloatOrTuple, IntOrTuple, SeedLike, Structure
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
 
 
-class RandomSharpness(PictureLayer):
+class RandomSharpness(FactorLayer):
     """In training: x + (1 - 2 f) * (smoothed x - x), held in the value range.
 
     Args:
@@ -37,18 +37,7 @@ class RandomSharpness(PictureLayer):
     example: Any = {
         "args": {"factor": (0.3, 0.3), "value_range": (-2.0, 2.0)}, "shape": (2, 3, 4, 3),
     }  # fmt: skip
-
-    def __init__(
-        self,
-        factor: FloatOrTuple,
-        value_range: Sequence[float] = (0, 255),
-        data_format: str | None = None,
-        seed: int | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
-        self.value_range = read_range(value_range, self.display_name())
+    bounds = (0.0, 1.0)
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return one number per picture, (n,)."""

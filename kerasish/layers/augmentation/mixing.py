@@ -22,7 +22,24 @@ def _mixed(x: Tensor, other: Tensor, weight: Tensor) -> Tensor:
     return weight * x + (1.0 - weight) * other
 
 
-class MixUp(PictureLayer):
+class _Mixing(PictureLayer):
+    """Pictures mixed with others, their labels by the shares of both."""
+
+    mask_rule = "pictures"
+
+    def transform_labels(
+        self, labels: Tensor, transformation: Structure = None, training: bool = True
+    ) -> Tensor:
+        """Mix."""
+        if self._idle(transformation, training):
+            return labels
+        labels = ops.convert_to_tensor(labels)
+        other = ops.take(labels, transformation["permutation_order"], axis=0)
+        weight = ops.reshape(ops.convert_to_tensor(transformation["mix_weight"]), (-1,))
+        return _mixed(labels, other, weight)
+
+
+class MixUp(_Mixing):
     """In training: weight * x + (1 - weight) * another picture, and its label likewise.
 
     Args:
@@ -36,8 +53,6 @@ class MixUp(PictureLayer):
         >>> MixUp(alpha=0.2)(ops.ones((2, 4, 4, 3))).shape
         (2, 4, 4, 3)
     """
-
-    mask_rule = "pictures"
 
     def __init__(
         self,
@@ -60,16 +75,6 @@ class MixUp(PictureLayer):
         """Mix."""
         other = ops.take(images, transformation["permutation_order"], axis=0)
         return _mixed(images, other, self._cast(transformation["mix_weight"]))
-
-    def transform_labels(
-        self, labels: Tensor, transformation: Structure = None, training: bool = True
-    ) -> Tensor:
-        """Mix."""
-        if self._idle(transformation, training):
-            return labels
-        labels = ops.convert_to_tensor(labels)
-        other = ops.take(labels, transformation["permutation_order"], axis=0)
-        return _mixed(labels, other, ops.convert_to_tensor(transformation["mix_weight"]))
 
     def transform_bounding_boxes(
         self,
@@ -110,7 +115,7 @@ class _Patched(PictureLayer):
         return ops.expand_dims(inside, self._channel_axis if self._channel_axis < -1 else -1), share
 
 
-class CutMix(_Patched):
+class CutMix(_Patched, _Mixing):
     """In training: a rectangle of each picture taken from another one, its label by area.
 
     Args:
@@ -124,8 +129,6 @@ class CutMix(_Patched):
         >>> CutMix(factor=0.5)(ops.ones((2, 4, 4, 3))).shape
         (2, 4, 4, 3)
     """
-
-    mask_rule = "pictures"
 
     def __init__(
         self,
@@ -151,17 +154,6 @@ class CutMix(_Patched):
         """Take the rectangles."""
         other = ops.take(images, transformation["permutation_order"], axis=0)
         return ops.where(transformation["batch_masks"], other, images)
-
-    def transform_labels(
-        self, labels: Tensor, transformation: Structure = None, training: bool = True
-    ) -> Tensor:
-        """Mix by area."""
-        if self._idle(transformation, training):
-            return labels
-        labels = ops.convert_to_tensor(labels)
-        other = ops.take(labels, transformation["permutation_order"], axis=0)
-        weight = ops.reshape(ops.convert_to_tensor(transformation["mix_weight"]), (-1,))
-        return _mixed(labels, other, weight)
 
     def transform_bounding_boxes(
         self,

@@ -12,14 +12,14 @@ from kerasish.layers.options import LayerOptions
 from kerasish.ops.images import boxes as box_ops
 from kerasish.random import SeedGenerator
 from kerasish.signatures import Unpack
-from kerasish.typing import AnyTensor, SeedLike, Shape, Structure
+from kerasish.typing import AnyTensor, FloatOrTuple, SeedLike, Shape, Structure
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
 def read_interval(
-    value: Any, bounds: tuple[float, float], who: str, name: str = "factor", symmetric: bool = True
+    value: Any, bounds: tuple[float, float], who: str, name: str = "factor"
 ) -> tuple[Any, Any]:
     """Return (least, most) of a factor given as one number or as two.
 
@@ -35,7 +35,7 @@ def read_interval(
         raise ValueError(f"{who}: {name} must lie in [{low}, {high}], got {value!r}.")
     if pair:
         return min(numbers), max(numbers)
-    return (max(-abs(value), low) if symmetric else low), abs(value)
+    return max(-abs(value), low), abs(value)
 
 
 def read_range(value: object, who: str) -> list[Any]:
@@ -319,3 +319,25 @@ class PictureLayer(Layer):
         if self.bounding_box_format is not None:
             result["bounding_box_format"] = self.bounding_box_format
         return result
+
+
+class FactorLayer(PictureLayer):
+    """A layer with a factor and a range of values.
+
+    Attributes:
+        bounds: what the factor lies between.
+    """
+
+    bounds: tuple[float, float]
+
+    def __init__(
+        self,
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
+        data_format: str | None = None,
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(seed=seed, data_format=data_format, **kwargs)
+        self.factor = read_interval(factor, self.bounds, self.display_name())
+        self.value_range = read_range(value_range, self.display_name())

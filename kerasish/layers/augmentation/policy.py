@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any
 
 from kerasish import ops, random, registry
@@ -75,17 +76,23 @@ class _Choosing(PictureLayer):
         branches = [branch(name, layer) for name, layer in self._choices.items()]
         return ops.switch(index, [*branches, lambda x: x], x)
 
+    def _changed(self, x: Any, transformation: Structure, rule: Callable[..., Any]) -> Any:
+        """Return pictures, masks or boxes changed as drawn; `rule` gives a layer's method."""
+        raise NotImplementedError(f"{type(self).__name__} defines no _changed.")
 
-def _pictures(layer: PictureLayer) -> Callable[..., Any]:
-    return layer.transform_images
+    def transform_segmentation_masks(
+        self, segmentation_masks: AnyTensor, transformation: Structure = None, training: bool = True
+    ) -> AnyTensor:
+        """Change masks as the pictures: by those of the layers drawn that move pixels."""
+        if self._idle(transformation, training):
+            return segmentation_masks
+        x = ops.convert_to_tensor(segmentation_masks)
+        return self._batched(lambda x: self._changed(x, transformation, _masks), x)
 
 
-def _masks(layer: PictureLayer) -> Callable[..., Any]:
-    return layer.transform_segmentation_masks
-
-
-def _boxes(layer: PictureLayer) -> Callable[..., Any]:
-    return layer.transform_bounding_boxes
+_pictures = attrgetter("transform_images")
+_masks = attrgetter("transform_segmentation_masks")
+_boxes = attrgetter("transform_bounding_boxes")
 
 
 class RandAugment(_Choosing):
@@ -129,9 +136,7 @@ class RandAugment(_Choosing):
         chosen = random.randint((self.num_ops,), 0, count, seed=seed)
         return {"transforms": self._draw_all(images, seed), "layer_idxes": chosen}
 
-    def _in_turn(
-        self, x: dict[str, Any] | Tensor, transformation: Structure, rule: Callable[..., Any]
-    ) -> dict[str, Any] | Tensor:
+    def _changed(self, x: Any, transformation: Structure, rule: Callable[..., Any]) -> Any:
         chosen = ops.convert_to_tensor(transformation["layer_idxes"])
         for i in range(self.num_ops):
             x = self._apply(chosen[i], transformation["transforms"], x, rule)
@@ -140,16 +145,7 @@ class RandAugment(_Choosing):
     def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> AnyTensor:
         """Apply the layers drawn."""
         nearest = interpolation == "nearest" != self.interpolation
-        return self._in_turn(images, transformation, _masks if nearest else _pictures)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: AnyTensor, transformation: Structure = None, training: bool = True
-    ) -> AnyTensor:
-        """Apply the layers drawn: those that move pixels change masks."""
-        if self._idle(transformation, training):
-            return segmentation_masks
-        x = ops.convert_to_tensor(segmentation_masks)
-        return self._batched(lambda x: self._in_turn(x, transformation, _masks), x)
+        return self._changed(images, transformation, _masks if nearest else _pictures)
 
     def transform_bounding_boxes(
         self,
@@ -162,7 +158,7 @@ class RandAugment(_Choosing):
             return bounding_boxes
         boxes = self._checked(bounding_boxes)
         boxes["boxes"] = ops.cast(boxes["boxes"], "float32")
-        return self._in_turn(boxes, transformation, _boxes)
+        return self._changed(boxes, transformation, _boxes)
 
 
 class AugMix(_Choosing):
@@ -222,7 +218,7 @@ class AugMix(_Choosing):
             ],
         }
 
-    def _mix(self, x: Tensor, transformation: Structure, rule: Any) -> Tensor:
+    def _changed(self, x: Any, transformation: Structure, rule: Callable[..., Any]) -> Any:
         kind = x.dtype if x.dtype.startswith(("float", "bfloat")) else self.compute_dtype
         chosen = transformation["layer_idxes"]
         shares = ops.cast(transformation["chain_mixing_weights"], kind)
@@ -237,16 +233,7 @@ class AugMix(_Choosing):
 
     def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
         """Mix the chains."""
-        return ops.clip(self._mix(images, transformation, _pictures), *self.value_range)
-
-    def transform_segmentation_masks(
-        self, segmentation_masks: AnyTensor, transformation: Structure = None, training: bool = True
-    ) -> AnyTensor:
-        """Mix the chains' masks with the pictures' weights."""
-        if self._idle(transformation, training):
-            return segmentation_masks
-        x = ops.convert_to_tensor(segmentation_masks)
-        return self._batched(lambda x: self._mix(x, transformation, _masks), x)
+        return ops.clip(self._changed(images, transformation, _pictures), *self.value_range)
 
 
 class Pipeline(Layer):

@@ -11,12 +11,7 @@ from kerasish import config, ops
 from kerasish.engine.functional.host_stage import HostLayer
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.layers.options import InputOptions, LayerOptions
-from kerasish.layers.preprocessing.encoding import (
-    check_mode,
-    encode,
-    encoded_shape,
-    refuse_sparse,
-)
+from kerasish.layers.preprocessing.encoding import check_mode, encode, encoded_shape, refuse_sparse
 from kerasish.layers.preprocessing.fingerprint import (
     farm_fingerprints,
     join_fingerprints,

@@ -191,7 +191,7 @@ class ConvLSTM1D(BaseConvLSTM):
         filters: number of channels of the result, >= 1.
         kernel_size: size of the windows: a number, or one for each axis.
         strides: steps from window to window: a number, or one for each axis.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         dilation_rate: distance between the elements of a window: a number, or one for each axis.
@@ -215,7 +215,7 @@ class ConvLSTM1D(BaseConvLSTM):
         recurrent_dropout: share of the state that is dropped in training, 0 <= recurrent_dropout <
             1.
         seed: an integer or a `SeedGenerator`; None: a new seed.
-        return_sequences: whether the result has all steps, or the last alone.
+        return_sequences: whether the result has all steps, or only the last.
         return_state: whether the last state is returned as well.
         go_backwards: whether the steps are read from the last to the first.
         stateful: whether the last state of a batch is the first of the next.
@@ -238,7 +238,7 @@ class ConvLSTM2D(BaseConvLSTM):
         filters: number of channels of the result, >= 1.
         kernel_size: size of the windows: a number, or one for each axis.
         strides: steps from window to window: a number, or one for each axis.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         dilation_rate: distance between the elements of a window: a number, or one for each axis.
@@ -262,7 +262,7 @@ class ConvLSTM2D(BaseConvLSTM):
         recurrent_dropout: share of the state that is dropped in training, 0 <= recurrent_dropout <
             1.
         seed: an integer or a `SeedGenerator`; None: a new seed.
-        return_sequences: whether the result has all steps, or the last alone.
+        return_sequences: whether the result has all steps, or only the last.
         return_state: whether the last state is returned as well.
         go_backwards: whether the steps are read from the last to the first.
         stateful: whether the last state of a batch is the first of the next.
@@ -287,7 +287,7 @@ class ConvLSTM3D(BaseConvLSTM):
         filters: number of channels of the result, >= 1.
         kernel_size: size of the windows: a number, or one for each axis.
         strides: steps from window to window: a number, or one for each axis.
-        padding: "valid" (windows inside the input alone) or "same" (as many windows as strides
+        padding: "valid" (only windows inside the input) or "same" (as many windows as strides
             allow).
         data_format: "channels_last" or "channels_first"; None: `config.image_data_format()`.
         dilation_rate: distance between the elements of a window: a number, or one for each axis.
@@ -311,7 +311,7 @@ class ConvLSTM3D(BaseConvLSTM):
         recurrent_dropout: share of the state that is dropped in training, 0 <= recurrent_dropout <
             1.
         seed: an integer or a `SeedGenerator`; None: a new seed.
-        return_sequences: whether the result has all steps, or the last alone.
+        return_sequences: whether the result has all steps, or only the last.
         return_state: whether the last state is returned as well.
         go_backwards: whether the steps are read from the last to the first.
         stateful: whether the last state of a batch is the first of the next.

@@ -6,12 +6,7 @@ from typing import TYPE_CHECKING
 
 from kerasish.ops import dtypes
 from kerasish.ops.basic.activation import meeting
-from kerasish.ops.basic.arithmetic import (
-    absolute,
-    add,
-    multiply,
-    subtract,
-)
+from kerasish.ops.basic.arithmetic import absolute, add, multiply, subtract
 from kerasish.ops.basic.comparison import (
     equal,
     greater,

@@ -20,15 +20,7 @@ from kerasish.ops.basic.arithmetic import (
     subtract,
     trunc,
 )
-from kerasish.ops.basic.comparison import (
-    equal,
-    greater,
-    isinf,
-    isnan,
-    less,
-    logical_or,
-    select,
-)
+from kerasish.ops.basic.comparison import equal, greater, isinf, isnan, less, logical_or, select
 from kerasish.ops.basic.conversion import alias, as_tensor, cast
 from kerasish.ops.basic.elementwise import elementwise
 from kerasish.ops.basic.error_function import _erfc_positive, erf

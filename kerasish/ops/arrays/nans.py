@@ -23,7 +23,6 @@ from kerasish.ops.shapes import normalize_axes
 from kerasish.typing import Array, Axis, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
-    from kerasish.ops.op import Op
     from kerasish.tensor import Tensor
 
 __all__ = [
@@ -107,13 +106,15 @@ def nancumprod(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None =
 
 
 def _extreme(
-    x: Array, axis: Any, keepdims: bool, filler: float, reduce: Callable[..., Any]
-) -> Tensor:
+    x: Array, axis: Any, keepdims: bool, filler: float, reduce: Callable[..., Any],
+    none: float = math.nan,
+) -> Tensor:  # fmt: skip
+    """Return `reduce` of the numbers; `none` where there are none."""
     x = as_tensor(x)
     if not dtypes.is_float(x.dtype):
         return reduce(x, axis, keepdims)
     result = reduce(_filled(x, filler), axis, keepdims)
-    return select(_none_left(x, axis, keepdims), math.nan, result)
+    return select(_none_left(x, axis, keepdims), none, result)
 
 
 @function
@@ -150,14 +151,6 @@ def nanmin(
     return _extreme(x, axis, keepdims, math.inf, min)
 
 
-def _position(x: Array, axis: Axis | None, keepdims: bool, filler: float, find: Op) -> Tensor:
-    x = as_tensor(x)
-    if not dtypes.is_float(x.dtype):
-        return find(x, axis, keepdims)
-    result = find(_filled(x, filler), axis, keepdims)
-    return select(_none_left(x, axis, keepdims), -1, result)
-
-
 @function
 def nanargmax(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -> Tensor:
     """Return where the largest number over `axis` is, -1 if there is none.
@@ -171,7 +164,7 @@ def nanargmax(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -
         >>> nanargmax([1.0, 3.0, float("nan")]).tolist()
         1
     """
-    return _position(x, axis, keepdims, -math.inf, argmax)
+    return _extreme(x, axis, keepdims, -math.inf, argmax, -1)
 
 
 @function
@@ -187,7 +180,7 @@ def nanargmin(x: TensorLike, axis: Axis | None = None, keepdims: bool = False) -
         >>> nanargmin([1.0, 3.0, float("nan")]).tolist()
         0
     """
-    return _position(x, axis, keepdims, math.inf, argmin)
+    return _extreme(x, axis, keepdims, math.inf, argmin, -1)
 
 
 def _count(x: Tensor, axis: Axis | None, keepdims: bool) -> Tensor:

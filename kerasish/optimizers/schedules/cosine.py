@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule, as_float
@@ -68,16 +68,6 @@ class CosineDecay(LearningRateSchedule):
         steps = float(self.decay_steps)
         return _fall(ops.divide(ops.clip(step, 0.0, steps), steps), top, float(self.alpha))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "initial_learning_rate": self.initial_learning_rate,
-            "decay_steps": self.decay_steps,
-            "alpha": self.alpha,
-            "name": self.name,
-            "warmup_target": self.warmup_target,
-            "warmup_steps": self.warmup_steps,
-        }
-
 
 class CosineDecayRestarts(LearningRateSchedule):
     """A cosine's fall, over and over: each t_mul times as long and from m_mul times as high.
@@ -133,13 +123,3 @@ class CosineDecayRestarts(LearningRateSchedule):
         alpha = float(self.alpha)
         kept = ops.add(ops.multiply(ops.multiply(wave, height), 1.0 - alpha), alpha)
         return ops.multiply(kept, float(self.initial_learning_rate))
-
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "initial_learning_rate": self.initial_learning_rate,
-            "first_decay_steps": self.first_decay_steps,
-            "t_mul": self.t_mul,
-            "m_mul": self.m_mul,
-            "alpha": self.alpha,
-            "name": self.name,
-        }

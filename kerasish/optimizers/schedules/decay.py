@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule, as_float
+from kerasish.signatures import with_defaults
 from kerasish.typing import TensorLike
 
 if TYPE_CHECKING:
@@ -48,15 +49,6 @@ class ExponentialDecay(LearningRateSchedule):
     def _decay(self, share: Tensor) -> Tensor:
         return ops.power(float(self.decay_rate), share)
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "initial_learning_rate": self.initial_learning_rate,
-            "decay_steps": self.decay_steps,
-            "decay_rate": self.decay_rate,
-            "staircase": self.staircase,
-            "name": self.name,
-        }
-
 
 class InverseTimeDecay(ExponentialDecay):
     """rate / (1 + decay_rate * step / decay_steps).
@@ -73,15 +65,7 @@ class InverseTimeDecay(ExponentialDecay):
         2.0
     """
 
-    def __init__(
-        self,
-        initial_learning_rate: float,
-        decay_steps: int,
-        decay_rate: float,
-        staircase: bool = False,
-        name: str = "InverseTimeDecay",
-    ) -> None:
-        super().__init__(initial_learning_rate, decay_steps, decay_rate, staircase, name)
+    __init__ = with_defaults(ExponentialDecay.__init__, {"name": "InverseTimeDecay"})
 
     def _decay(self, share: Tensor) -> Tensor:
         return ops.reciprocal(ops.add(ops.multiply(share, float(self.decay_rate)), 1.0))
@@ -128,16 +112,6 @@ class PolynomialDecay(LearningRateSchedule):
         span = float(self.initial_learning_rate) - float(self.end_learning_rate)
         return ops.add(ops.multiply(left, span), float(self.end_learning_rate))
 
-    def get_config(self) -> dict[str, Any]:
-        return {
-            "initial_learning_rate": self.initial_learning_rate,
-            "decay_steps": self.decay_steps,
-            "end_learning_rate": self.end_learning_rate,
-            "power": self.power,
-            "cycle": self.cycle,
-            "name": self.name,
-        }
-
 
 class PiecewiseConstantDecay(LearningRateSchedule):
     """values[i] up to step boundaries[i], values[-1] after the last.
@@ -172,9 +146,6 @@ class PiecewiseConstantDecay(LearningRateSchedule):
         for boundary, value in reversed(list(zip(self.boundaries, self.values))):
             rate = ops.where(ops.less_equal(step, float(boundary)), float(value), rate)
         return rate
-
-    def get_config(self) -> dict[str, Any]:
-        return {"boundaries": self.boundaries, "values": self.values, "name": self.name}
 
 
 def _check_steps(

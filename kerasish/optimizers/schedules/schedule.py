@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.reprs import arguments_repr
+from kerasish.signatures import own_arguments
 from kerasish.typing import TensorLike
 from kerasish.watched import Watched
 
@@ -33,7 +34,10 @@ class LearningRateSchedule(Watched):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
+        arguments = own_arguments(self)
+        if not arguments:
+            raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
+        return arguments
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:

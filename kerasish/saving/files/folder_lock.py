@@ -18,6 +18,7 @@ import time
 import warnings
 
 from kerasish.errors import FolderInUseError
+from kerasish.saving.files.lock import is_there
 
 NAME = ".kerasish-lock"
 _NO_LOCKS = (errno.ENOLCK, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP)
@@ -107,19 +108,13 @@ class FolderLock:
             except BaseException:
                 os.close(number)
                 raise
-            if self._is_there(number):
+            if is_there(number, self.path):
                 break
             os.close(number)  # its owner has removed the file meanwhile
         record = {"process": os.getpid(), "machine": socket.gethostname(), "since": time.time()}
         os.ftruncate(number, 0)
         os.write(number, json.dumps(record).encode())
         self._number = number
-
-    def _is_there(self, number: int) -> bool:
-        try:
-            return os.path.samestat(os.fstat(number), os.stat(self.path))
-        except FileNotFoundError:
-            return False
 
     def _message(self, owner: str) -> str:
         return (

@@ -75,7 +75,7 @@ def _locked_file(place: str) -> int:
                 if error.errno not in _NO_LOCKS:
                     raise
                 return number
-            if _is_there(number, place):
+            if is_there(number, place):
                 return number
         except BaseException:
             os.close(number)
@@ -83,7 +83,8 @@ def _locked_file(place: str) -> int:
         os.close(number)
 
 
-def _is_there(number: int, place: str) -> bool:
+def is_there(number: int, place: str) -> bool:
+    """Return whether the path is still that of the open file `number`."""
     try:
         return os.path.samestat(os.fstat(number), os.stat(place))
     except FileNotFoundError:

@@ -112,7 +112,9 @@ def load_legacy(
     with hdf5.opened(path, path) as file:
         text = hdf5.text_attribute(file, "model_config", path)
         if text is None:
-            raise ValueError(f"{path}: holds no model_config; weights alone go to load_weights.")
+            raise ValueError(
+                f"{path}: holds no model_config; files with only weights go to load_weights."
+            )
         where = f"{path}: model_config"
         config = modern(read_json(text, where), _is_old(file, path))
         stored = _stored(_root(file, path), path)

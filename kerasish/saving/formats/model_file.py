@@ -103,7 +103,7 @@ def save_model(
         raise ValueError(f'save_model: save_format is "keras" or "h5", got {save_format!r}.')
     if path.endswith(".weights.h5"):
         raise ValueError(
-            f"save_model: {path!r} names a file of weights alone; use model.save_weights, or a "
+            f"save_model: {path!r} names a file of only weights; use model.save_weights, or a "
             "name that ends in .keras."
         )
     if not path.endswith((".keras", *_LEGACY)) and zipped is not False:
@@ -154,7 +154,7 @@ def load_model(
     path = file_path(filepath)
     if path.endswith(".weights.h5"):
         raise ValueError(
-            f"load_model: {path!r} holds weights alone; make the model, then model.load_weights."
+            f"load_model: {path!r} holds only weights; make the model, then model.load_weights."
         )
     if not os.path.exists(path):
         raise MissingFileError.of("load_model", path)

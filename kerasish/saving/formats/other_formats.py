@@ -76,7 +76,7 @@ def load_onnx(filepath: PathLike, trainable: bool = True, **options: Any) -> Mod
     fitted, saved as `.keras`, and exported again.
 
     Args:
-        filepath: the file. External data is read from files beside it only.
+        filepath: the file. External data is read only from files next to it.
         trainable: whether float initializers that products, convolutions, norms and recurrent
             operators read are trainable weights; False: all are fixed.
         options: `constants={name: array}` gives fixed values to inputs of the file, such as sizes

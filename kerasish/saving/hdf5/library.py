@@ -1,7 +1,7 @@
 """HDF5 files of newer layouts (superblock 2 and 3), read through the HDF5 library.
 
 Such files keep checksums over their descriptions, so that chance damage is seen before it is
-followed. Objects here have the form of those in `hdf5_input`.
+followed. Objects here have the form of those in `reader`.
 """
 
 from __future__ import annotations

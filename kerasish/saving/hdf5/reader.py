@@ -3,7 +3,7 @@
 The HDF5 library crashes on some damaged files and runs forever on others. Here each address,
 size and count is checked before it is followed, nothing is visited twice, and only what lies
 inside the file is read. Newer layouts (superblock 2 and 3) keep checksums over their
-descriptions; they go to the library, by `hdf5_library`.
+descriptions; they go to the library, by `library`.
 
 Source: HDF5 File Format Specification, version 3.0.
 """
