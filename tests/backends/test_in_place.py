@@ -144,6 +144,50 @@ def test_a_step_needs_less_memory():
     assert sizes[1] - sizes[0] > 0.9 * 4 * 64 * 4096
 
 
+def passes(y, t):
+    """A row is read twice; the exponential of the first pass may be kept for the second one."""
+    c = y * 2.0
+    result = ops.where(ops.greater(y, 0), 1.0, ops.exp(y)) * (t - c)
+    apart = c - ops.sum(c, -1, keepdims=True) / 4.0
+    return result, ops.sum(ops.square(apart), -1), ops.sum(result, (0, 1))
+
+
+ROWS, TARGETS = (rng.normal(size=(2, 2, 4)).astype("float32") for _ in range(2))
+FOUR = rng.normal(size=(4, 4)).astype("float32")
+
+
+def close(results, expected):
+    for a, b in zip(results, expected, strict=True):
+        np.testing.assert_allclose(np.asarray(a), np.asarray(b), rtol=1e-4, atol=1e-4)
+
+
+def test_a_loop_that_would_keep_more_writes_apart():
+    def step(x, t):
+        result, *others = passes(ops.matmul(x, FOUR), t)
+        return ops.matmul(result, FOUR), *others
+
+    compiled = kerasish.backends.get("static").compile(step)
+    close(compiled(ROWS, TARGETS), kerasish.backends.get("eager").compile(step)(ROWS, TARGETS))
+    (unit,) = (u for u in units_of(compiled) if "exp" in u.name)
+    assert not any(unit.in_place_of(v) for v in unit.writes)
+
+
+def test_a_variable_is_updated_by_a_loop_that_keeps_values():
+    """Its scratch memory is that of the loop that writes in place."""
+    v = kerasish.Variable(ROWS)
+
+    def step(t):
+        result, *others = passes(v.value, t)
+        v.assign(result)
+        return others
+
+    compiled = kerasish.backends.get("static").compile(step)
+    others = compiled(TARGETS)
+    (unit,) = (u for u in units_of(compiled) if "exp" in u.name)
+    assert any(unit.in_place_of(w) for w in unit.writes) and unit.scratch
+    close((v, *others), passes(ROWS, TARGETS))
+
+
 def test_updates_of_variables_are_not_moved():
     """A unit that writes a variable stays behind the units that read the value before."""
 

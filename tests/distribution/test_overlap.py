@@ -9,8 +9,8 @@ import pytest
 
 from kerasish.backends.static.lowering import overlap
 from kerasish.backends.static.lowering.exchange import ExchangeUnit
-from kerasish.backends.static.lowering.loops import SegmentsUnit
 from kerasish.backends.static.lowering.overlap import first_sums_first
+from kerasish.backends.static.lowering.segments import SegmentsUnit
 from kerasish.backends.static.lowering.units import Unit
 from kerasish.graph.ir import Value
 

@@ -17,7 +17,7 @@ from kerasish.backends.static.lowering.library import (
     make_pool,
     plain_view,
 )
-from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop, SegmentsUnit
+from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop
 from kerasish.backends.static.lowering.moves import make_indexing, make_move, make_scaled_rows
 from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pieces import in_pieces
@@ -25,6 +25,7 @@ from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.quantized import make_integer_matmul, make_packed
 from kerasish.backends.static.lowering.recurrences import Recurrences
 from kerasish.backends.static.lowering.rows import make_rows
+from kerasish.backends.static.lowering.segments import SegmentsUnit
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
     EffectUnit,

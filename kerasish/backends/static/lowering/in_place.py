@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, MutableMapping, Sequence
 
+from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.units import Unit, nbytes_of
 from kerasish.graph.ir import Value
@@ -75,7 +76,8 @@ class _Walk:
                 continue
             if not unit.may_share(written, read) or not self._is_last(unit, root):
                 continue
-            unit.share(written, read)
+            if not _share_for_nothing(unit, written, read):
+                return
             self.aliases[written] = root
             self._note_places()
             return
@@ -101,3 +103,18 @@ class _Walk:
             return False
         makers = [self.makers.get(self._root(v)) for v in unit.reads]
         return all(maker is None or self.place[maker] < place for maker in makers)
+
+
+def _share_for_nothing(unit: LoopUnit, written: Value, read: Value) -> bool:
+    """Let a unit write in place; return False, and leave it, where it would keep more meanwhile.
+
+    A loop that reduces rows writes in its last pass then. What an earlier pass has computed is kept
+    until then, or computed again.
+    """
+    before = plan_loops(unit.kernel)
+    unit.share(written, read)
+    after = plan_loops(unit.kernel)
+    if sum(len(loop.nodes) for loop in after.loops) > sum(len(loop.nodes) for loop in before.loops):
+        unit.write_apart(written)
+        return False
+    return True

@@ -179,9 +179,7 @@ class LoopUnit(Unit):
         self.threads = choose_threads(
             self.kernel, math.prod(self.axes.outer), self.axes.columns, native.get_threads()
         )
-        self.scratch = arguments.scratch_size(
-            self.kernel, self.axes.columns, self.axes.groups, self.threads
-        )
+        self._measure_scratch()
 
     # --- operands -----------------------------------------------------------------------------
 
@@ -373,6 +371,17 @@ class LoopUnit(Unit):
         """Let `written` lie where `read` does."""
         self._shared[written] = read
         self._kernel = None
+        self._measure_scratch()
+
+    def write_apart(self, written: Value) -> None:
+        """Take `share` back."""
+        del self._shared[written]
+        self._kernel = None
+        self._measure_scratch()
+
+    def _measure_scratch(self) -> None:
+        axes = self.axes
+        self.scratch = arguments.scratch_size(self.kernel, axes.columns, axes.groups, self.threads)
 
     def in_place_of(self, written: Value) -> Value | None:
         """Return the value in whose memory `written` lies."""
@@ -427,62 +436,6 @@ class LoopUnit(Unit):
             return None
         scalars = tuple(o for o, level in zip(self._order, levels) if level == "scalar")
         return (self.kernel, scalars)
-
-
-class SegmentsUnit(Unit):
-    """Many equal loops over arrays of any sizes, as one record: optimizer updates."""
-
-    def __init__(self, parts: Sequence[LoopUnit]) -> None:
-        reads = dict.fromkeys(v for p in parts for v in p.reads)
-        super().__init__(
-            f"{parts[0].name} x {len(parts)}", list(reads), [v for p in parts for v in p.writes]
-        )
-        self.parts = list(parts)
-
-    def may_share(self, written: Value, read: Value) -> bool:
-        """Return whether the part that writes `written` allows it."""
-        owner = next(p for p in self.parts if written in p.writes)
-        others = [p for p in self.parts if p is not owner]
-        return owner.may_share(written, read) and not any(read in p.reads for p in others)
-
-    def share(self, written: Value, read: Value) -> None:
-        """Let `written` lie where `read` does."""
-        next(p for p in self.parts if written in p.writes).share(written, read)
-
-    def in_place_of(self, written: Value) -> Value | None:
-        """Return the value in whose memory `written` lies."""
-        return next(p for p in self.parts if written in p.writes).in_place_of(written)
-
-    def _batches(self) -> dict[Kernel, list[LoopUnit]]:
-        results: dict[Kernel, list[LoopUnit]] = {}
-        for part in self.parts:
-            results.setdefault(part.kernel, []).append(part)
-        return results
-
-    def _segmented(self, kernel: Kernel) -> Kernel:
-        return Kernel(kernel.inputs, kernel.nodes, kernel.outputs, 1, True, kernel.lanes)
-
-    def kernels(self) -> list[Any]:
-        """Return one kernel, or several if the parts share memory in different ways."""
-        return [self._segmented(k) for k in self._batches()]
-
-    def records(self, locate: Locate) -> list[Record]:
-        """Return one record for each kernel."""
-        results = []
-        for kernel, parts in self._batches().items():
-            segmented = self._segmented(kernel)
-            sizes = [p.axes.columns for p in parts]
-            rows = [[o.address for o in p.operands(locate)] for p in parts]
-            table = arguments.segment_table(sizes, rows)
-            operands = [arguments.Operand(a, (0,)) for a in rows[0]]
-            total = sum(sizes)
-            block = arguments.pack(
-                segmented, operands, table=load_runtime().table, rows=len(parts), columns=total,
-                threads=choose_threads(segmented, len(parts), total, native.get_threads()),
-                segments=table.ctypes.data,
-            )  # fmt: skip
-            results.append(Record(compile_one(segmented), block, self.name, table))
-        return results
 
 
 def _reduces(body: FusedBody) -> bool:

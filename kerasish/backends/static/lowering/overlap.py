@@ -13,9 +13,10 @@ import numpy as np
 
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.lowering.exchange import Exchange, ExchangeUnit
-from kerasish.backends.static.lowering.loops import LoopUnit, SegmentsUnit
+from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.pieces import ProductPiece
 from kerasish.backends.static.lowering.progress import ProgressThread, progress_thread
+from kerasish.backends.static.lowering.segments import SegmentsUnit
 from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
 from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Value
