@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from typing import Any
 
 from kerasish.data.node import AUTOTUNE, END, Cursor, DataNode, Selection
 from kerasish.data.threads import GIVEN_BACK, Ahead, all_cores_compute
+from kerasish.engine.data.rows import RowsAhead
 from kerasish.typing import Array
 
 _DEFAULT_DEPTH = 2
@@ -32,8 +34,10 @@ class PrefetchNode(Selection):
         return self.inputs[0].cardinality()
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
-        cursor = self.inputs[0].open(number, order)
-        return PrefetchCursor(cursor, self._depth) if self._depth else cursor
+        def reopen() -> Cursor:
+            return self.inputs[0].open(number, order)
+
+        return PrefetchCursor(reopen(), self._depth, reopen) if self._depth else reopen()
 
     def describe(self) -> str:
         return f"prefetch({self._depth})"
@@ -48,15 +52,20 @@ class PrefetchCursor(Cursor):
     Args:
         source: the cursor.
         depth: the most elements that are read ahead.
+        reopen: returns such a cursor before its first element.
     """
 
-    def __init__(self, source: Cursor, depth: int) -> None:
+    def __init__(
+        self, source: Cursor, depth: int, reopen: Callable[[], Cursor] | None = None
+    ) -> None:
         self._source: Cursor | None = source
+        self._reopen = reopen
         self._depth = depth
         self._ahead: Ahead | None = None
         self._place: Any = None
         self._over = False
         self._threads = 0  # started so far
+        self._rows = False  # whether the elements that the thread reads are rows in memory
         self._at_once = False  # whether elements are read when they are asked for
 
     def read(self) -> Any:
@@ -75,6 +84,7 @@ class PrefetchCursor(Cursor):
             if source is None:
                 return END
             self._place = source.state()
+            self._rows = self._reopen is not None and source.rows_ahead() is not None
             self._threads += 1
             gives_back = self._threads < _MOST_THREADS and all_cores_compute()
             self._ahead = Ahead(source, self._depth, gives_back)
@@ -100,6 +110,15 @@ class PrefetchCursor(Cursor):
         self._at_once = time.perf_counter() - start < _SLOW_SECONDS
         self._over = element is END
         return element
+
+    def rows_ahead(self) -> RowsAhead | None:
+        if self._source is None and self._reopen is not None and self._rows and not self._over:
+            if self._ahead is not None:
+                self._ahead.close()
+            source = self._reopen()  # what the thread has read ahead was not used
+            source.restore(self._place)
+            self._source, self._ahead = source, None
+        return None if self._source is None else self._source.rows_ahead()
 
     def skip(self, count: int) -> int:
         return super().skip(count) if self._source is None else self._source.skip(count)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,7 +10,7 @@ import numpy as np
 from kerasish.engine.data.convert import cast, to_array
 from kerasish.engine.data.parts import entries_of
 from kerasish.engine.data.structures import StructureRows, Structures
-from kerasish.typing import Array
+from kerasish.typing import Array, Structure
 
 _LOADED = ("__dlpack__", "__cuda_array_interface__", "numpy", "to_numpy", "detach")
 
@@ -26,6 +27,25 @@ class Rows(Protocol):
 
     def take(self, indices: np.ndarray) -> Any:
         """Return the rows at `indices`, in that order."""
+
+
+@dataclass(frozen=True)
+class RowsAhead:
+    """What a source gives next, where that is rows of arrays in memory.
+
+    Attributes:
+        columns: array, or tuple or dict of arrays.
+        order: the numbers of the rows in turn, int64.
+        size: rows per batch, each batch an element of the source; 0: each row is an element.
+    """
+
+    columns: Structure
+    order: Array
+    size: int = 0
+
+    def first(self, elements: int) -> RowsAhead:
+        """Return what the first elements are."""
+        return replace(self, order=self.order[: elements * (self.size or 1)])
 
 
 class ArrayRows:
