@@ -16,6 +16,16 @@ _SLOW_SECONDS = 0.003  # a read of this length ends reading without a thread
 _MOST_THREADS = 4  # after the last one, reading stays in its thread
 
 
+class Habit:
+    """What one pass over a node tells the next.
+
+    Attributes:
+        at_once: whether reading took a small part of the time, so that no thread read ahead.
+    """
+
+    at_once = False
+
+
 class PrefetchNode(Selection):
     """The elements of a node, read ahead by a thread.
 
@@ -29,6 +39,7 @@ class PrefetchNode(Selection):
     def __init__(self, source: DataNode, depth: int) -> None:
         self.inputs = (source,)
         self._depth = _DEFAULT_DEPTH if depth == AUTOTUNE else depth
+        self._habit = Habit()
 
     def cardinality(self) -> int:
         return self.inputs[0].cardinality()
@@ -37,7 +48,9 @@ class PrefetchNode(Selection):
         def reopen() -> Cursor:
             return self.inputs[0].open(number, order)
 
-        return PrefetchCursor(reopen(), self._depth, reopen) if self._depth else reopen()
+        if not self._depth:
+            return reopen()
+        return PrefetchCursor(reopen(), self._depth, reopen, self._habit)
 
     def describe(self) -> str:
         return f"prefetch({self._depth})"
@@ -53,10 +66,15 @@ class PrefetchCursor(Cursor):
         source: the cursor.
         depth: the most elements that are read ahead.
         reopen: returns such a cursor before its first element.
+        habit: what the passes before have shown.
     """
 
     def __init__(
-        self, source: Cursor, depth: int, reopen: Callable[[], Cursor] | None = None
+        self,
+        source: Cursor,
+        depth: int,
+        reopen: Callable[[], Cursor] | None = None,
+        habit: Habit | None = None,
     ) -> None:
         self._source: Cursor | None = source
         self._reopen = reopen
@@ -66,7 +84,9 @@ class PrefetchCursor(Cursor):
         self._over = False
         self._threads = 0  # started so far
         self._rows = False  # whether the elements that the thread reads are rows in memory
-        self._at_once = False  # whether elements are read when they are asked for
+        self._habit = habit or Habit()
+        # Whether elements are read when they are asked for.
+        self._at_once = self._habit.at_once and all_cores_compute()
 
     def read(self) -> Any:
         if self._over:
@@ -91,6 +111,7 @@ class PrefetchCursor(Cursor):
         element, place = self._ahead.take()
         if element is GIVEN_BACK:
             self._source, self._ahead, self._at_once = place, None, True
+            self._habit.at_once = True
             return self._read_at_once()
         if element is END:
             self._over = True
@@ -107,7 +128,7 @@ class PrefetchCursor(Cursor):
             return END
         start = time.perf_counter()
         element = self._source.read()
-        self._at_once = time.perf_counter() - start < _SLOW_SECONDS
+        self._at_once = self._habit.at_once = time.perf_counter() - start < _SLOW_SECONDS
         self._over = element is END
         return element
 

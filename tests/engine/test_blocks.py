@@ -209,7 +209,7 @@ def test_epochs_of_some_steps(fills):
 
 
 def test_large_batches_are_not_copied(fills, monkeypatch):
-    monkeypatch.setattr(blocks, "MOST_BYTES", 8 * 6 * 4)
+    monkeypatch.setattr(blocks, "MOST_BYTES", 8 * 6 * 4)  # without the labels
     train(mapped(), epochs=1)
     assert fills == []
 

@@ -119,16 +119,25 @@ class StoredRows:
         self._name = name
         self._strings, self._exact = strings, exact
         self._one_by_one = False
+        self._mapped = _mapped(source)
         self.shape = tuple(source.shape)
         self.count = self.shape[0] if self.shape else 0
 
     def part(self, start: int, stop: int) -> np.ndarray:
-        return self._array(self.source[start:stop])
+        if self._mapped is None or isinstance(self.source, np.memmap):
+            return self._array(self.source[start:stop])
+        return self._array(self._mapped[start:stop].copy())
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        unique, inverse = np.unique(indices, return_inverse=True)
-        if not unique.size:
+        if not len(indices):
             return self.part(0, 0)
+        if len(indices) > 1 and (np.diff(indices) == 1).all():  # a batch of rows as they lie
+            rows = self.part(int(indices[0]), int(indices[-1]) + 1)
+            return rows if rows.base is None else rows.copy()
+        if self._mapped is not None:
+            self._mapped.reshape(self.count, -1)[np.sort(indices), 0]  # touches the pages
+            return self._array(np.take(self._mapped, indices, axis=0))
+        unique, inverse = np.unique(indices, return_inverse=True)
         if unique[-1] - unique[0] + 1 == unique.size:
             rows = self.part(int(unique[0]), int(unique[-1]) + 1)
         else:
@@ -145,6 +154,26 @@ class StoredRows:
             except (TypeError, IndexError):
                 self._one_by_one = True  # it knows integers and slices only
         return np.stack([np.asarray(self.source[int(i)]) for i in ascending])
+
+
+def _mapped(source: Any) -> Array | None:
+    """Return a stored array as a plain one whose pages the system reads, or None.
+
+    That of an HDF5 file that is only read lies there as in memory, unless it is cut into chunks.
+    Its scattered rows are read in a tenth of the time that h5py takes for them.
+    """
+    if isinstance(source, np.memmap):
+        mapped = source.view(np.ndarray)
+        return mapped if mapped.flags.c_contiguous and mapped.size else None
+    if type(source).__module__.partition(".")[0] != "h5py" or not hasattr(source, "chunks"):
+        return None
+    file, offset = source.file, source.id.get_offset()
+    plain = source.dtype.kind in "fiu" and source.dtype.isnative and source.size
+    alone = file.mode == "r" and file.driver == "sec2" and not file.swmr_mode
+    if not plain or not alone or offset is None or source.external or source.is_virtual:
+        return None
+    mapped = np.memmap(file.filename, source.dtype, "r", offset, source.shape)
+    return mapped.view(np.ndarray)
 
 
 class RowRange:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import tree
-from kerasish.backends import CompiledStep
+from kerasish.backends import CompiledStep, RowRun
 from kerasish.callbacks import Resume
 from kerasish.engine.data.batch import Batch
 from kerasish.engine.data.data import BatchesAhead, Data, Epoch
@@ -25,11 +25,13 @@ from kerasish.engine.training.updates import SECONDS_BETWEEN_UPDATES, Updates
 from kerasish.ranks import from_writer
 
 MOST_BATCHES = 8
-MOST_BYTES = 2**23  # of a block; with larger batches Python's time does not matter
+# Of a batch: to copy a larger one twice takes longer than Python's part of a call.
+MOST_BYTES = 2**16
+_ROUNDS = 16  # blocks for which a native run is prepared at once
 
 
 class Block:
-    """The memory for some batches that are like a first one.
+    """The memory for some batches that are like a first one: a ring of places.
 
     Args:
         batch: the first one: (x, y, sample_weight) of arrays.
@@ -37,23 +39,23 @@ class Block:
 
     def __init__(self, batch: Batch) -> None:
         self._structure = batch
-        leaves = [leaf for leaf in tree.flatten(batch) if leaf is not None]
+        leaves = _leaves(batch)
         self.usable = all(
             type(a) is np.ndarray and a.ndim and a.dtype.kind in "fiub" for a in leaves
         )
         self.rows = len(leaves[0]) if self.usable else 0
         size = sum(a.nbytes for a in leaves) if self.usable else 0
-        self.most = min(MOST_BATCHES, MOST_BYTES // max(size, 1))
-        self.usable = self.usable and self.most > 1 and self.rows > 0
+        self.most = MOST_BATCHES
+        self.usable = self.usable and size <= MOST_BYTES and self.rows > 0
         if not self.usable:
             return
         self._kinds = [(a.shape, a.dtype) for a in leaves]
         self.arrays = [np.empty((self.most * self.rows, *a.shape[1:]), a.dtype) for a in leaves]
-        self.order = np.arange(self.most * self.rows, dtype=np.int64)
+        self.order = np.tile(np.arange(self.most * self.rows, dtype=np.int64), _ROUNDS)
 
     def fits(self, batch: Batch) -> bool:
         """Return whether a batch has the structure, shapes and dtypes of the first one."""
-        leaves = [leaf for leaf in tree.flatten(batch) if leaf is not None]
+        leaves = _leaves(batch)
         return (
             len(leaves) == len(self._kinds)
             and all(
@@ -66,7 +68,7 @@ class Block:
     def put(self, batch: Batch, place: int) -> None:
         """Copy a batch to a place; at once, since batches that are kept take fresh memory."""
         start = place * self.rows
-        for array, leaf in zip(self.arrays, [a for a in tree.flatten(batch) if a is not None]):
+        for array, leaf in zip(self.arrays, _leaves(batch)):
             array[start : start + self.rows] = leaf
 
     def batch(self, place: int) -> Batch:
@@ -81,7 +83,18 @@ class Block:
         return tree.pack_sequence_as(self._structure, leaves)
 
 
+def _leaves(batch: Batch) -> list[Any]:
+    flat = batch if _is_flat(batch) else tree.flatten(batch)
+    return [a for a in flat if a is not None]
+
+
+def _is_flat(batch: Batch) -> bool:
+    return all(part is None or type(part) is np.ndarray for part in batch)
+
+
 def _alike(a: Batch, b: Batch) -> bool:
+    if _is_flat(a) and _is_flat(b):
+        return [x is None for x in a] == [x is None for x in b]
     try:
         tree.assert_same_structure(a, b)
     except ValueError:
@@ -103,6 +116,7 @@ class BlockRun:
         batch_end: called with (number of the batch, logs) where `updates` says so.
         resume: saves states, or None.
         check: raises an error for a batch that cannot be trained on, or None.
+        block: that of the epoch before, whose memory is used again, or None.
 
     Attributes:
         last: the number of the last batch done.
@@ -120,13 +134,16 @@ class BlockRun:
         batch_end: Callable[..., None],
         resume: Resume | None,
         check: Callable[[Any, Any, Any], None] | None,
+        block: Block | None = None,
     ) -> None:
         self._program, self._run, self._data, self._batches = program, run, data, batches
         self._epoch, first, self.shown = place
         self.last = first - 1
         self._updates, self._batch_end = updates, batch_end
-        self._resume, self._check = resume, check
-        self._block: Block | None = None
+        self._resume, self._check, self.block = resume, check, block
+        self._begun = False  # whether the block is that of the kind of this epoch's batches
+        self._place = 0  # the next one in the block
+        self._steps: RowRun | None = None  # over the block, from that place on
         self._over = False  # whether the next batch, if there is one, is of another kind
         self._error: Exception | None = None  # raised by the batch after those of the block
 
@@ -160,6 +177,7 @@ class BlockRun:
         self.shown = self._updates.due(self.last)
         if self.shown:
             self._batch_end(self.last, logs_of(self._program, None))
+            self._steps = None  # it may have changed what the step depends on
 
     def _save_after(self, count: int) -> None:
         if self._resume is not None and self._resume.due(count) and not self._over:
@@ -197,25 +215,37 @@ class BlockRun:
         resume = self._resume
         # Ranks read equally many batches: those that the rank that counts them reads.
         most = None if resume is None else from_writer(lambda: resume.ahead()[1])
-        count, block = self._fill(most), self._block
+        count, block = self._fill(most), self.block
         if count and block is not None:
-            order = block.order[: count * block.rows]
-            steps = self._run.over_rows(block.arrays, block.pack, order, block.rows)
-            if steps is None:  # this step is called for each batch
-                self._over = True
-                for place in range(count):
-                    self._run(*block.batch(place))
-                self.last, self.shown = self.last + count, False
-            else:
-                while steps.left:  # all of them: the place in the data is behind the block
-                    self._did(steps.run(SECONDS_BETWEEN_UPDATES))
-                self._save_after(count)
+            self._run_filled(block, count)
         if self._error is not None:
             raise self._error
         return not self._over
 
+    def _run_filled(self, block: Block, count: int) -> None:
+        """Run the batches that were put into the block."""
+        if self._steps is None:
+            order = block.order[self._place * block.rows :]
+            self._steps = self._run.over_rows(block.arrays, block.pack, order, block.rows)
+        steps, first = self._steps, self._place
+        self._place = (first + count) % block.most
+        if steps is None:  # this step is called for each batch
+            self._over = True
+            for number in range(first, first + count):
+                self._run(*block.batch(number % block.most))
+            self.last, self.shown = self.last + count, False
+            return
+        done = 0
+        while done < count:  # all of them: the place in the data is behind the block
+            more = steps.run(SECONDS_BETWEEN_UPDATES, count - done)
+            done += more
+            self._did(more)
+        if steps.left < block.most:
+            self._steps = None
+        self._save_after(count)
+
     def _fill(self, most: int | None) -> int:
-        """Fill the block with the next batches that are alike; return how many there are."""
+        """Put the next batches that are alike into the block; return how many there are."""
         count, known = 0, self._data.num_batches
         # What follows the last batch is done after training on it.
         left = math.inf if known is None else known - 1 - self.last
@@ -229,13 +259,14 @@ class BlockRun:
                 self._error, batch = error, None
             if batch is None:
                 break
-            if self._block is None:
-                self._block = Block(batch)
-            block = self._block
+            block = self.block
+            if block is None or not self._begun and not (block.usable and block.fits(batch)):
+                block = self.block = Block(batch)
+            self._begun = True
             if not block.usable or not block.fits(batch):
                 self._batches.push_back(batch)
                 break
-            block.put(batch, count)
+            block.put(batch, (self._place + count) % block.most)
             count += 1
             if count == block.most:
                 return count
