@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
@@ -109,6 +110,9 @@ class StoredRows:
         name: how errors call it.
         strings: whether strings may pass.
         exact: whether the rows keep the source's dtype.
+
+    Attributes:
+        mapped: the source as an array whose pages the system reads, or None.
     """
 
     in_memory = False
@@ -119,14 +123,14 @@ class StoredRows:
         self._name = name
         self._strings, self._exact = strings, exact
         self._one_by_one = False
-        self._mapped = _mapped(source)
+        self.mapped = _mapped(source)
         self.shape = tuple(source.shape)
         self.count = self.shape[0] if self.shape else 0
 
     def part(self, start: int, stop: int) -> np.ndarray:
-        if self._mapped is None or isinstance(self.source, np.memmap):
+        if self.mapped is None or isinstance(self.source, np.memmap):
             return self._array(self.source[start:stop])
-        return self._array(self._mapped[start:stop].copy())
+        return self._array(self.mapped[start:stop].copy())
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         if not len(indices):
@@ -134,9 +138,9 @@ class StoredRows:
         if len(indices) > 1 and (np.diff(indices) == 1).all():  # a batch of rows as they lie
             rows = self.part(int(indices[0]), int(indices[-1]) + 1)
             return rows if rows.base is None else rows.copy()
-        if self._mapped is not None:
-            self._mapped.reshape(self.count, -1)[np.sort(indices), 0]  # touches the pages
-            return self._array(np.take(self._mapped, indices, axis=0))
+        if self.mapped is not None:
+            self.mapped.reshape(self.count, -1)[np.sort(indices), 0]  # touches the pages
+            return self._array(np.take(self.mapped, indices, axis=0))
         unique, inverse = np.unique(indices, return_inverse=True)
         if unique[-1] - unique[0] + 1 == unique.size:
             rows = self.part(int(unique[0]), int(unique[-1]) + 1)
@@ -172,8 +176,18 @@ def _mapped(source: Any) -> Array | None:
     alone = file.mode == "r" and file.driver == "sec2" and not file.swmr_mode
     if not plain or not alone or offset is None or source.external or source.is_virtual:
         return None
+    if file.userblock_size or not _is_still_there(file):
+        return None
     mapped = np.memmap(file.filename, source.dtype, "r", offset, source.shape)
     return mapped.view(np.ndarray)
+
+
+def _is_still_there(file: Any) -> bool:
+    """Return whether an open HDF5 file is the one that has its name now."""
+    try:
+        return os.path.samestat(os.fstat(file.id.get_vfd_handle()), os.stat(file.filename))
+    except OSError:
+        return False
 
 
 class RowRange:
