@@ -12,7 +12,15 @@ from typing import Any
 from benchmarks import report
 from benchmarks.larger_workloads import LARGER
 from benchmarks.machine import count_gpus, describe_machine, find_versions
-from benchmarks.peers import ALL_PEERS, PEERS, Peer, is_installed, package_alone, thread_settings
+from benchmarks.peers import (
+    ALL_PEERS,
+    PEERS,
+    Peer,
+    can_compile,
+    is_installed,
+    package_alone,
+    thread_settings,
+)
 from benchmarks.rounds import Plan, busy_neighbor, compare, time_imports
 from benchmarks.workloads import WORKLOADS
 
@@ -56,6 +64,9 @@ def main(arguments: list[str]) -> int:
         parser.error("--gpu: the CUDA driver offers no device here (no libcuda.so.1, or no GPU)")
     present = [PEERS[name] for name in peers if is_installed(PEERS[name])]
     missing = [name for name in peers if not is_installed(PEERS[name])]
+    if not options.gpu and not can_compile() and PEERS["torch-compile"] in present:
+        present.remove(PEERS["torch-compile"])
+        missing.append("torch-compile (no C++ compiler)")
     if missing:
         print(f"not installed, left out: {', '.join(missing)}", file=sys.stderr)
     if not present:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -55,13 +56,13 @@ ALL_PEERS = {
         Peer("keras-torch", "keras", ("keras", "torch"), "keras", {"KERAS_BACKEND": "torch"}),
         Peer("torch", "raw", ("torch",), "torch"),
         Peer("jax", "raw", ("jax",), "jax"),
-        # Compared where there is a GPU.
+        # Compared where there is a GPU, or a compiler for its code on a CPU.
         Peer("torch-compile", "raw", ("torch",), "torch", {"KERASISH_BENCHMARK_COMPILE": "1"}),
     )
 }
 
 # Those that are compared unless others are named.
-PEERS = {name: p for name, p in ALL_PEERS.items() if name not in ("before", "torch-compile")}
+PEERS = {name: p for name, p in ALL_PEERS.items() if name != "before"}
 
 # Each library reads its own name for the same thing; NPROC is the one XLA's CPU client obeys.
 _THREAD_VARIABLES = (
@@ -76,9 +77,15 @@ _THREAD_VARIABLES = (
 
 
 def is_installed(peer: Peer) -> bool:
-    """Whether every module of `peer` can be found, without importing any."""
+    """Whether every module of `peer` can be found; none is imported."""
     specs = [importlib.util.find_spec(name) for name in peer.modules]
     return all(spec is not None and spec.origin is not None for spec in specs)
+
+
+def can_compile() -> bool:
+    """Whether there is the C++ compiler that torch.compile needs on a CPU."""
+    compiler = os.environ.get("CXX")
+    return any(shutil.which(name) for name in ([compiler] if compiler else ("g++", "clang++")))
 
 
 @contextmanager
@@ -109,6 +116,7 @@ def worker_environment(peer: Peer, threads: int | None, cache: str, gpu: bool) -
     variables = dict(os.environ)
     variables.update(peer.environment)
     variables.update(KERASISH_CACHE_DIR=cache, TF_CPP_MIN_LOG_LEVEL="3", PYTHONUNBUFFERED="1")
+    variables.update(TORCHINDUCTOR_CACHE_DIR=f"{cache}/inductor")
     variables.setdefault("KERASISH_FULL_TRACEBACKS", "1")  # a failure is reported with all frames
     if peer.name == "before":
         # The folder in which a process starts, this checkout, must not come first.

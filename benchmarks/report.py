@@ -20,6 +20,7 @@ GOALS: dict[str, tuple[float | None, float | None]] = {
     **dict.fromkeys(LARGER, (0.50, 0.85)),
     "mobilenet": (0.30, 0.85),
 }
+_MEMORY_GOAL = 0.50  # of torch's peak resident size
 _OURS = ("kerasish", "kerasish-eager")
 
 
@@ -128,7 +129,7 @@ def show_workload(name: str, entry: dict[str, Any]) -> str:
     for peer, record in records.items():
         if "failure" in record:
             lines.append(f"FAILED {peer}: {record['failure']}")
-    return "\n".join(lines + _parameter_lines(records))
+    return "\n".join(lines + _memory_lines(records) + _parameter_lines(records))
 
 
 def _row(peer: str, record: dict[str, Any]) -> list[str]:
@@ -165,6 +166,16 @@ def _ratio_lines(name: str, ratios: dict[str, dict[str, Any]]) -> list[str]:
                 f"median {ratio['median']:.3f}, paired {ratio['paired']:.3f}{verdict}"
             )
     return lines
+
+
+def _memory_lines(records: dict[str, dict[str, Any]]) -> list[str]:
+    """Our peak resident size, as a share of torch's."""
+    sizes = {name: record.get("memory", {}).get("peak_bytes") for name, record in records.items()}
+    if not sizes.get("kerasish") or not sizes.get("torch"):
+        return []
+    share = sizes["kerasish"] / sizes["torch"]
+    verdict = "met" if share <= _MEMORY_GOAL else "MISSED"
+    return [f"peak resident size: kerasish / torch {share:.3f}, goal {_MEMORY_GOAL:.2f}: {verdict}"]
 
 
 def _parameter_lines(records: dict[str, dict[str, Any]]) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from kerasish.data.elements import (
 )
 from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, DataNode, Stacked, Through
 from kerasish.data.sources import unbatched_specs
+from kerasish.engine.data.rows import RowsAhead
 from kerasish.typing import Array
 
 
@@ -102,6 +104,13 @@ class _BatchCursor(Through):
                 block = stack(chunk, f"batch({self._size})", self._at) if chunk else None
         self._at += number
         return END if not number or self._drops and number < size else block
+
+    def rows_ahead(self) -> RowsAhead | None:
+        ahead = self.source.rows_ahead()
+        whole = self._sizes is None and self._collate is None
+        if ahead is None or ahead.size or not whole:
+            return None
+        return replace(ahead, size=self._size)
 
     def skip(self, count: int) -> int:
         if self._sizes is not None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from kerasish import config
 from kerasish.data.elements import rows_of, spec_of
+from kerasish.engine.data.rows import RowsAhead
 from kerasish.typing import Array, Structure
 
 INFINITE_CARDINALITY = -1
@@ -75,6 +76,14 @@ class Cursor:
             return self.read_many(count)
         number, block = self.read_rows(count)
         return Stacked(number, block) if number else []
+
+    def rows_ahead(self) -> RowsAhead | None:
+        """Return the next elements where they are rows of arrays in memory, or batches of such.
+
+        It may end before the elements do. The place stays: `skip` leaves out what was used. None
+        where the elements must be read.
+        """
+        return None
 
     def skip(self, count: int) -> int:
         """Leave out `count` elements; return how many there were."""
@@ -259,6 +268,9 @@ class Passing(Counting):
         chunk = self.source.read_chunk(count)
         self._number += chunk.count if isinstance(chunk, Stacked) else len(chunk)
         return chunk
+
+    def rows_ahead(self) -> RowsAhead | None:
+        return self.source.rows_ahead()
 
 
 class Numbered:

@@ -20,6 +20,7 @@ from kerasish.data.node import (
     chain,
 )
 from kerasish.engine.data import DataSource
+from kerasish.engine.data.rows import RowsAhead
 from kerasish.overriding import Closing
 from kerasish.reprs import arguments_repr
 from kerasish.typing import Structure
@@ -71,6 +72,17 @@ class DatasetIterator(Closing, Iterator[Any]):
             self._cursor.close()
             raise StopIteration
         return wrap(element) if self._wrapped else element
+
+    def rows_ahead(self) -> RowsAhead | None:
+        """Return the next elements where they are batches of rows of arrays in memory, else None.
+
+        They may be used in place of reading them; `skip` then leaves them out.
+        """
+        return None if self._over or self._cursor is None else self._cursor.rows_ahead()
+
+    def skip(self, count: int) -> int:
+        """Leave out `count` elements; return how many there were."""
+        return 0 if self._over or self._cursor is None else self._cursor.skip(count)
 
     def state(self) -> dict[str, Any]:
         """Return the place after the elements that were given.

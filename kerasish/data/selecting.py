@@ -20,6 +20,7 @@ from kerasish.data.node import (
     named,
     rows_in,
 )
+from kerasish.engine.data.rows import RowsAhead
 from kerasish.engine.data.streams import add_place
 from kerasish.typing import Array, Structure
 
@@ -69,6 +70,10 @@ class _TakeCursor(Passing):
 
     def skip(self, count: int) -> int:
         return super().skip(self._most(count))
+
+    def rows_ahead(self) -> RowsAhead | None:
+        ahead = super().rows_ahead()
+        return None if ahead is None else ahead.first(self._most(len(ahead.order)))
 
 
 class SkipNode(Selection):
@@ -131,6 +136,10 @@ class _SkipCursor(Through):
     def skip(self, count: int) -> int:
         self._begin()
         return self.source.skip(count)
+
+    def rows_ahead(self) -> RowsAhead | None:
+        self._begin()
+        return self.source.rows_ahead()
 
 
 class ShardNode(Selection):
@@ -266,6 +275,9 @@ class _RepeatCursor(Cursor):
             if total < count:
                 self._next_pass()
         return total
+
+    def rows_ahead(self) -> RowsAhead | None:
+        return None if self._source is None else self._source.rows_ahead()
 
     def state(self) -> list[Any]:
         place = None if self._source is None else self._source.state()

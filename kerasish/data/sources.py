@@ -27,7 +27,7 @@ from kerasish.data.node import (
     place_error,
 )
 from kerasish.engine.data.arrays import contents_of
-from kerasish.engine.data.rows import Rows, SparseRows, StoredRows, is_sparse, is_stored
+from kerasish.engine.data.rows import Rows, RowsAhead, SparseRows, StoredRows, is_sparse, is_stored
 from kerasish.engine.data.tables import is_table
 from kerasish.tensor import Tensor, Variable, to_numpy
 from kerasish.typing import Array, Structure
@@ -73,6 +73,10 @@ class RowsNode(DataNode):
     def contents(self) -> str:
         return self._facts
 
+    def in_memory(self) -> Structure | None:
+        """Return the arrays whose rows these are; None where there are none."""
+        return None
+
 
 class _RowsCursor(PlaceCursor):
     columnar = True
@@ -99,6 +103,14 @@ class _RowsCursor(PlaceCursor):
             return 0, None
         self._at = stop
         return stop - start, self._rows(start, stop)
+
+    def rows_ahead(self) -> RowsAhead | None:
+        columns, order = self._node.in_memory(), self._order
+        if columns is None:
+            return None
+        if order is None:
+            return RowsAhead(columns, np.arange(self._at, self._count, dtype=np.int64))
+        return RowsAhead(columns, order[self._at :])
 
     def _rows(self, start: int, stop: int) -> Any:
         if self._order is None:
@@ -173,7 +185,12 @@ class _SlicesNode(RowsNode):
     ) -> None:
         in_memory = all(isinstance(c, Column) for c in leaves)
         super().__init__(leaves[0].count, part, take, text, 1 if in_memory else 32)
-        self._columns, self._leaves = columns, leaves
+        self._columns, self._leaves, self._in_memory = columns, leaves, in_memory
+
+    def in_memory(self) -> Structure | None:
+        if not self._in_memory:
+            return None
+        return tree.map_structure(lambda c: c.array, self._columns)
 
     def spec(self) -> Any:
         return tree.map_structure(lambda c: TensorSpec(c.shape[1:], _dtype_of(c)), self._columns)

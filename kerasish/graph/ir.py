@@ -80,6 +80,7 @@ class NodeOp(Protocol):
     keeps_zero: bool
     repeats: bool
     cheap: bool
+    cheaper_than_memory: bool
     exact_storage: bool
     epilogues: bool
     adds_rows: bool

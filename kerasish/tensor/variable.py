@@ -176,13 +176,6 @@ class Variable(Holder):
             leaf = self._current = self.leaf_of(self._numbers())
         return leaf
 
-    def _numbers(self) -> Array:
-        """Return a new array of the value that the buffer holds, or of zeros without memory."""
-        if self._zeros is None:
-            return self.buffer.array.copy()
-        shape, dtype = self._zeros
-        return np.zeros(shape, dtypes.array_dtype(dtype))
-
     @latest.setter
     def latest(self, leaf: Tensor) -> None:
         if self.store is not None:
@@ -192,6 +185,13 @@ class Variable(Holder):
         self.in_buffer = False
         self._initializer = self._zeros = None
         note_change()
+
+    def _numbers(self) -> Array:
+        """Return a new array of the value that the buffer holds, or of zeros without memory."""
+        if self._zeros is None:
+            return self.buffer.array.copy()
+        shape, dtype = self._zeros
+        return np.zeros(shape, dtypes.array_dtype(dtype))
 
     def keep_in(self, store: Store | None) -> None:
         """Let `store` keep the value, which it has already; None: assign the value next.

@@ -11,6 +11,7 @@ import kerasish as keras
 from kerasish import config, layers
 from kerasish.callbacks import Callback, NaNAutopsy, Resume
 from kerasish.data import Dataset
+from kerasish.engine.data.source import SourceData
 from kerasish.engine.training import blocks
 
 X = np.random.default_rng(0).normal(size=(203, 6)).astype("float32")
@@ -61,7 +62,7 @@ def data(rows=8):
 def train(dataset, callbacks=(), epochs=3, **options):
     keras.utils.set_random_seed(1)
     model = keras.Sequential(
-        [keras.Input((6,)), layers.Dense(9, "relu"), layers.Dropout(0.2), layers.Dense(1)]
+        [keras.Input((6,), name="a"), layers.Dense(9, "relu"), layers.Dropout(0.2), layers.Dense(1)]
     )
     model.compile("adam", "mse", metrics=["mae"])
     model.fit(dataset, epochs=epochs, verbose=0, callbacks=list(callbacks), **options)
@@ -76,25 +77,112 @@ def assert_same(found, wanted):
         np.testing.assert_array_equal(a, b)
 
 
+def mapped(rows=8):
+    """The same batches, which are no rows in memory for `fit`: they are read."""
+    return data(rows).map(lambda x, y: (x, y))
+
+
 @pytest.fixture
 def fills(monkeypatch):
     """The sizes of the blocks that were filled."""
-    sizes, fill = [], blocks.Block.fill
+    sizes, fill = [], blocks.BlockRun._fill
 
-    def spy(self, group):
-        sizes.append(len(group))
-        return fill(self, group)
+    def spy(self, most):
+        count = fill(self, most)
+        sizes.extend([count] if count else [])
+        return count
 
-    monkeypatch.setattr(blocks.Block, "fill", spy)
+    monkeypatch.setattr(blocks.BlockRun, "_fill", spy)
     return sizes
 
 
+@pytest.fixture
+def runs(monkeypatch):
+    """The numbers of batches that were left out of the data, since they were run as rows."""
+    counts, leave = [], SourceData.leave_out
+
+    def spy(self, count):
+        counts.append(count)
+        leave(self, count)
+
+    monkeypatch.setattr(SourceData, "leave_out", spy)
+    return counts
+
+
 def test_the_bits_are_those_of_single_batches(fills):
-    in_blocks = train(data())
+    in_blocks = train(mapped())
     assert fills == [8, 8, 8, 1] * 3  # 25 of 8 rows; the last batch, of 3, is trained on alone
     fills.clear()
-    assert_same(in_blocks, train(data(), [Batches()]))
+    assert_same(in_blocks, train(mapped(), [Batches()]))
     assert fills == []
+
+
+ROWS = {
+    "in order": lambda rows: rows.batch(8),
+    "shuffled": lambda rows: rows.shuffle(1000, seed=1).batch(8),
+    "shuffled in a buffer": lambda rows: rows.shuffle(20, seed=1).batch(8),
+    "the same order": lambda rows: rows.shuffle(99, 1, reshuffle_each_iteration=False).batch(8),
+    "a part": lambda rows: rows.skip(11).shuffle(50, 2).take(101).batch(8),
+    "whole batches": lambda rows: rows.shuffle(50, 2).batch(8, drop_remainder=True),
+    "some batches": lambda rows: rows.shuffle(50, 2).batch(8).skip(2).take(9),
+    "a shard": lambda rows: rows.shard(3, 1).batch(8),
+    "passes": lambda rows: rows.shuffle(50, 2).repeat(2).batch(8),
+    "passes of batches": lambda rows: rows.shuffle(50, 2).batch(8).repeat(3),
+    "prefetch": lambda rows: rows.shuffle(50, 2).batch(8).prefetch(3),
+    "prefetch in the middle": lambda rows: rows.prefetch(9).batch(8).prefetch(1).take(20),
+}
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_rows_in_memory_are_run_where_they_lie(name, runs, fills):
+    rows = Dataset.from_tensor_slices((X, Y))
+    by_rows = train(ROWS[name](rows))
+    assert sum(runs) > 8
+    assert fills == []
+    runs.clear()
+    assert_same(by_rows, train(ROWS[name](rows), [Batches()]))
+    assert runs == []
+
+
+@pytest.mark.parametrize(
+    ("name", "steps"), [("passes of batches", 11), ("prefetch", 7), ("shuffled", 40)]
+)
+@pytest.mark.filterwarnings("ignore:the Dataset ran out of data")
+def test_rows_in_epochs_of_some_steps(name, steps, runs):
+    rows, options = Dataset.from_tensor_slices((X, Y)), {"steps_per_epoch": steps, "epochs": 4}
+    by_rows = train(ROWS[name](rows), **options)
+    assert sum(runs) > 8
+    assert_same(by_rows, train(ROWS[name](rows), [Batches()], **options))
+
+
+@pytest.mark.parametrize(
+    "elements",
+    [(X.astype("float64"), Y), ({"a": X}, Y), (X, Y, np.ones(203, "float32")), (X[:, ::-1], Y)],
+    ids=["converted", "a dict", "weights", "not contiguous"],
+)
+def test_elements_of_other_kinds(elements):
+    make = Dataset.from_tensor_slices(elements).shuffle(50, 1).batch(8).prefetch(2)
+    assert_same(train(make), train(make, [Batches()]))
+
+
+def test_class_weights_are_not_left_out(runs):
+    make = Dataset.from_tensor_slices((X, Y[:, 0].astype("int32"))).batch(8)
+    weighted = train(make, class_weight={0: 0.2, 1: 3.0})
+    assert runs == []
+    assert_same(weighted, train(make, [Batches()], class_weight={0: 0.2, 1: 3.0}))
+
+
+def test_rows_that_are_not_taken_may_be_wrong():
+    labels = np.zeros(203, "int32")
+    labels[200] = 7
+    model = keras.Sequential([keras.Input((6,)), layers.Dense(2)])
+    model.compile("sgd", keras.losses.SparseCategoricalCrossentropy(from_logits=True))
+    rows = Dataset.from_tensor_slices((X, labels))
+    model.fit(rows.take(160).batch(8), verbose=0)
+    before = int(model.optimizer.iterations.numpy())
+    with pytest.raises(ValueError, match="7"):
+        model.fit(rows.batch(8), verbose=0)
+    assert int(model.optimizer.iterations.numpy()) - before == 25  # those before the wrong one
 
 
 @pytest.mark.parametrize(
@@ -104,7 +192,7 @@ def test_the_bits_are_those_of_single_batches(fills):
         lambda: data().map(lambda x, y: (x, y[:, 0])).prefetch(2),
         lambda: data().map(lambda x, y: (x.astype("float64"), y)),
         lambda: data(3).concatenate(data(8)).concatenate(data(3)),
-        lambda: data().repeat(2).take(45),
+        lambda: mapped().repeat(2).take(45),
     ],
 )
 def test_other_batches(make, fills):
@@ -115,28 +203,29 @@ def test_other_batches(make, fills):
 
 def test_epochs_of_some_steps(fills):
     options = {"steps_per_epoch": 11, "epochs": 4}
-    in_blocks = train(data().repeat(), **options)
+    in_blocks = train(mapped().repeat(), **options)
     assert fills[:5] == [8, 3, 8, 3, 3]  # the third epoch meets the smaller last batch of a pass
-    assert_same(in_blocks, train(data().repeat(), [Batches()], **options))
+    assert_same(in_blocks, train(mapped().repeat(), [Batches()], **options))
 
 
 def test_large_batches_are_not_copied(fills, monkeypatch):
-    monkeypatch.setattr(blocks, "MOST_BYTES", 8 * 6 * 4)
-    train(data(), epochs=1)
+    monkeypatch.setattr(blocks, "MOST_BYTES", 8 * 6 * 4)  # without the labels
+    train(mapped(), epochs=1)
     assert fills == []
 
 
 @pytest.mark.parametrize("every", [1, 3, 10])
 @pytest.mark.parametrize("saves", [1, 2, 5, 8])
-def test_states_are_saved_at_exact_batches(tmp_path, every, saves, fills):
-    wanted = train(data())
+@pytest.mark.parametrize("make", [mapped, data, lambda: data().prefetch(2)])
+def test_states_are_saved_at_exact_batches(tmp_path, every, saves, make, fills):
+    wanted = train(make())
     fills.clear()
     dies = Dies(tmp_path / "s", every=every, background=False)
     dies.saves = saves
     with pytest.raises(Cut):
-        train(data(), resume=dies)
-    assert every == 1 or saves == 1 or fills[0] == min(every, 8)
-    assert_same(train(data(), resume=Resume(tmp_path / "s", every=4, background=False)), wanted)
+        train(make(), resume=dies)
+    assert make is not mapped or every == 1 or saves == 1 or fills[0] == min(every, 8)
+    assert_same(train(make(), resume=Resume(tmp_path / "s", every=4, background=False)), wanted)
 
 
 def test_states_by_time(tmp_path):

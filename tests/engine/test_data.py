@@ -24,6 +24,7 @@ from kerasish.engine.data import (
     train_validation_split,
     unpack_x_y_sample_weight,
 )
+from kerasish.engine.data.rows import StoredRows
 
 
 def batches(data, epoch=0, start=0):
@@ -316,19 +317,30 @@ def stored(tmp_path):
                 raise TypeError("integers and slices only")
             return rows[key]
 
-    with h5py.File(tmp_path / "rows.h5", "w") as file:
+    with h5py.File(tmp_path / "read.h5", "w") as file:
+        file["x"] = rows
+        file.create_dataset("chunks", data=rows, chunks=(7, 2))
+    with (
+        h5py.File(tmp_path / "rows.h5", "w") as file,
+        h5py.File(tmp_path / "read.h5", "r") as read,
+    ):
         file["x"] = rows
         yield (
             rows,
             {
                 "h5py": file["x"],
+                "h5py, mapped": read["x"],
+                "h5py, chunks": read["chunks"],
                 "memmap": np.load(tmp_path / "rows.npy", mmap_mode="r"),
                 "sliceable": Sliceable(),
             },
         )
 
 
-@pytest.mark.parametrize("kind", ["h5py", "memmap", "sliceable"])
+KINDS = ["h5py", "h5py, mapped", "h5py, chunks", "memmap", "sliceable"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("shuffle", [False, True, "batch"])
 def test_stored_rows_are_those_of_the_array(stored, kind, shuffle):
     rows, sources = stored
@@ -341,7 +353,40 @@ def test_stored_rows_are_those_of_the_array(stored, kind, shuffle):
     assert batches(lazy)[0][0].dtype == np.float32
 
 
-@pytest.mark.parametrize("kind", ["h5py", "memmap", "sliceable"])
+def test_only_hdf5_that_nothing_writes_is_mapped(stored):
+    _, sources = stored
+    rows = {kind: StoredRows(source, "x", exact=True) for kind, source in sources.items()}
+    mapped = [kind for kind, reader in rows.items() if reader.mapped is not None]
+    assert mapped == ["h5py, mapped", "memmap"]
+
+
+def test_an_hdf5_file_that_was_replaced_is_not_mapped(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="h5py is a dependency of kerasish")
+    for name in ("a.h5", "b.h5"):
+        with h5py.File(tmp_path / name, "w") as file:
+            file["x"] = np.full((4, 2), ord(name[0]), "float32")
+    with h5py.File(tmp_path / "a.h5", "r") as file:
+        (tmp_path / "b.h5").replace(tmp_path / "a.h5")
+        reader = StoredRows(file["x"], "x")
+        assert reader.mapped is None
+        assert reader.take(np.array([2, 0])).tolist() == [[97, 97], [97, 97]]
+        (tmp_path / "a.h5").unlink()
+        assert StoredRows(file["x"], "x").mapped is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stored_rows_that_are_taken_are_the_callers_own(stored, kind):
+    rows, sources = stored
+    reader = StoredRows(sources[kind], "x", exact=True)
+    for order in ([3, 4, 5], [9, 2, 2, 28], [7]):
+        taken = reader.take(np.array(order, np.int64))
+        np.testing.assert_array_equal(taken, rows[order])
+        assert taken.flags.writeable
+        taken[...] = -1
+        np.testing.assert_array_equal(reader.take(np.array(order, np.int64)), rows[order])
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_stored_rows_are_split_without_reading(stored, kind):
     rows, sources = stored
     (first, _), (last, y) = train_validation_split((sources[kind], np.arange(30)), 0.2)

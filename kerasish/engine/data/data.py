@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 import warnings
 import weakref
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -54,6 +54,22 @@ class Epoch(Closing, Iterator[Batch]):
         close = getattr(self._batches, "close", None)
         if close is not None:
             close()
+
+
+class BatchesAhead(NamedTuple):
+    """Batches of rows of arrays in memory.
+
+    Attributes:
+        arrays: the arrays.
+        pack: list of rows of each -> (x, y, sample_weight).
+        order: the numbers of the rows in turn, int64.
+        batch_size: rows per batch, at most `len(order)`.
+    """
+
+    arrays: list[Any]
+    pack: Callable[[Sequence[Any]], Batch]
+    order: Any
+    batch_size: int
 
 
 class Data(Closing):
@@ -137,6 +153,17 @@ class Data(Closing):
         batches.push_back(first)
         self._held = (epoch, 0, batches)
         return first
+
+    def batches_ahead(self) -> BatchesAhead | None:
+        """Return the next batches of the open epoch where they are rows of arrays in memory.
+
+        They may be used in place of reading them, if `leave_out` follows. There may be fewer than
+        the epoch has left. None where they must be read.
+        """
+        return None
+
+    def leave_out(self, count: int) -> None:
+        """Go on after `count` of the batches that `batches_ahead` has returned."""
 
     def state(self) -> dict[str, Any] | None:
         """Return the place after the batches that were taken, for `go_to`.

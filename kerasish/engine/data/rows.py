@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -9,7 +11,7 @@ import numpy as np
 from kerasish.engine.data.convert import cast, to_array
 from kerasish.engine.data.parts import entries_of
 from kerasish.engine.data.structures import StructureRows, Structures
-from kerasish.typing import Array
+from kerasish.typing import Array, Structure
 
 _LOADED = ("__dlpack__", "__cuda_array_interface__", "numpy", "to_numpy", "detach")
 
@@ -26,6 +28,25 @@ class Rows(Protocol):
 
     def take(self, indices: np.ndarray) -> Any:
         """Return the rows at `indices`, in that order."""
+
+
+@dataclass(frozen=True)
+class RowsAhead:
+    """What a source gives next, where that is rows of arrays in memory.
+
+    Attributes:
+        columns: array, or tuple or dict of arrays.
+        order: the numbers of the rows in turn, int64.
+        size: rows per batch, each batch an element of the source; 0: each row is an element.
+    """
+
+    columns: Structure
+    order: Array
+    size: int = 0
+
+    def first(self, elements: int) -> RowsAhead:
+        """Return what the first elements are."""
+        return replace(self, order=self.order[: elements * (self.size or 1)])
 
 
 class ArrayRows:
@@ -89,6 +110,9 @@ class StoredRows:
         name: how errors call it.
         strings: whether strings may pass.
         exact: whether the rows keep the source's dtype.
+
+    Attributes:
+        mapped: the source as an array whose pages the system reads, or None.
     """
 
     in_memory = False
@@ -99,16 +123,25 @@ class StoredRows:
         self._name = name
         self._strings, self._exact = strings, exact
         self._one_by_one = False
+        self.mapped = _mapped(source)
         self.shape = tuple(source.shape)
         self.count = self.shape[0] if self.shape else 0
 
     def part(self, start: int, stop: int) -> np.ndarray:
-        return self._array(self.source[start:stop])
+        if self.mapped is None or isinstance(self.source, np.memmap):
+            return self._array(self.source[start:stop])
+        return self._array(self.mapped[start:stop].copy())
 
     def take(self, indices: np.ndarray) -> np.ndarray:
-        unique, inverse = np.unique(indices, return_inverse=True)
-        if not unique.size:
+        if not len(indices):
             return self.part(0, 0)
+        if len(indices) > 1 and (np.diff(indices) == 1).all():  # a batch of rows as they lie
+            rows = self.part(int(indices[0]), int(indices[-1]) + 1)
+            return rows if rows.base is None else rows.copy()
+        if self.mapped is not None:
+            self.mapped.reshape(self.count, -1)[np.sort(indices), 0]  # touches the pages
+            return self._array(np.take(self.mapped, indices, axis=0))
+        unique, inverse = np.unique(indices, return_inverse=True)
         if unique[-1] - unique[0] + 1 == unique.size:
             rows = self.part(int(unique[0]), int(unique[-1]) + 1)
         else:
@@ -125,6 +158,36 @@ class StoredRows:
             except (TypeError, IndexError):
                 self._one_by_one = True  # it knows integers and slices only
         return np.stack([np.asarray(self.source[int(i)]) for i in ascending])
+
+
+def _mapped(source: Any) -> Array | None:
+    """Return a stored array as a plain one whose pages the system reads, or None.
+
+    That of an HDF5 file that is only read lies there as in memory, unless it is cut into chunks.
+    Its scattered rows are read in a tenth of the time that h5py takes for them.
+    """
+    if isinstance(source, np.memmap):
+        mapped = source.view(np.ndarray)
+        return mapped if mapped.flags.c_contiguous and mapped.size else None
+    if type(source).__module__.partition(".")[0] != "h5py" or not hasattr(source, "chunks"):
+        return None
+    file, offset = source.file, source.id.get_offset()
+    plain = source.dtype.kind in "fiu" and source.dtype.isnative and source.size
+    alone = file.mode == "r" and file.driver == "sec2" and not file.swmr_mode
+    if not plain or not alone or offset is None or source.external or source.is_virtual:
+        return None
+    if file.userblock_size or not _is_still_there(file):
+        return None
+    mapped = np.memmap(file.filename, source.dtype, "r", offset, source.shape)
+    return mapped.view(np.ndarray)
+
+
+def _is_still_there(file: Any) -> bool:
+    """Return whether an open HDF5 file is the one that has its name now."""
+    try:
+        return os.path.samestat(os.fstat(file.id.get_vfd_handle()), os.stat(file.filename))
+    except OSError:
+        return False
 
 
 class RowRange:

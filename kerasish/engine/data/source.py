@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -11,7 +11,8 @@ from kerasish import tree
 from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.callbacks.state_checks import WRONG_KINDS
 from kerasish.engine.data.batch import Batch, to_batch
-from kerasish.engine.data.data import Data
+from kerasish.engine.data.data import BatchesAhead, Data
+from kerasish.engine.data.rows import RowsAhead
 from kerasish.engine.data.streams import add_place
 from kerasish.errors import ResumeError
 from kerasish.typing import Structure
@@ -111,6 +112,8 @@ class SourceData(Data):
         self._pass, self._next_pass = 0, 0  # of the iterator, and of the next one if epochs go on
         self._plain: tuple[Any, ...] | None = None  # dtypes of (x, y) that are given as they are
         self._before: dict[str, Any] | None = None  # the place before what `peek` has read
+        self._seen = 0  # batches of the epoch that were read or left out
+        self._start = 0  # batches at its beginning that the training does not want
 
     def facts(self) -> dict[str, str]:
         epoch = "" if self._steps is None else f", {self._steps} per epoch"
@@ -150,8 +153,38 @@ class SourceData(Data):
                 "folder."
             ) from error
         if batch:
-            self._before = state
-            self._held = (epoch, batch, self._watched(self._rest(epoch, batch)))
+            self._before, self._seen, self._start = state, batch, 0
+            self._held = (epoch, batch, self._watched(self._rest(epoch)))
+
+    def batches_ahead(self) -> BatchesAhead | None:
+        plain = self._class_weight is None and self._seen >= self._start
+        iterator: Any = self._iterator
+        if not plain or not hasattr(iterator, "rows_ahead"):
+            return None
+        ahead: RowsAhead | None = iterator.rows_ahead()
+        if ahead is None or not ahead.size:
+            return None
+        if self._steps is not None:
+            ahead = ahead.first(self._steps - self._seen)
+        if len(ahead.order) < ahead.size:
+            return None
+        columns = ahead.columns
+        arrays = tree.flatten(columns)
+
+        def pack(parts: Sequence[Any]) -> Batch:
+            return to_batch(tree.pack_sequence_as(columns, list(parts)), f"a batch of {self._what}")
+
+        if any(a.dtype.kind not in "fiub" for a in arrays):
+            return None
+        parts = [a[: ahead.size] for a in arrays]
+        leaves = [leaf for leaf in tree.flatten(pack(parts)) if leaf is not None]
+        if any(leaf is not part for leaf, part in zip(leaves, parts)):
+            return None  # the batches are of other dtypes
+        return BatchesAhead(arrays, pack, ahead.order, ahead.size)
+
+    def leave_out(self, count: int) -> None:
+        iterator: Any = self._iterator
+        self._seen += iterator.skip(count)
 
     def close(self) -> None:
         super().close()
@@ -172,35 +205,35 @@ class SourceData(Data):
             self._begin(epoch)
         elif self._iterator is None:
             self._begin(self._next_pass)
-        self._before = self._place()
-        return self._rest(epoch, 0, start)
+        self._before, self._seen, self._start = self._place(), 0, start
+        return self._rest(epoch, start)
 
-    def _rest(self, epoch: int, seen: int, start: int = 0) -> Iterator[Batch]:
-        """Yield the batches of an epoch of which `seen` are done, from batch `start` on."""
+    def _rest(self, epoch: int, start: int = 0) -> Iterator[Batch]:
+        """Yield the batches of an epoch that are left, from batch `start` on."""
         iterator = self._iterator
         try:
-            yield from self._of_epoch(epoch, seen, start)
+            yield from self._of_epoch(epoch, start)
         finally:
             if not self._goes_on and self._iterator is iterator:
                 self._close_iterator()
 
-    def _of_epoch(self, epoch: int, seen: int, start: int) -> Iterator[Batch]:
-        while self._steps is None or seen < self._steps:
-            element = self._next(epoch, seen)
+    def _of_epoch(self, epoch: int, start: int) -> Iterator[Batch]:
+        while self._steps is None or self._seen < self._steps:
+            element = self._next(epoch, self._seen)
             if element is None:
                 break
-            seen += 1
-            if seen > start:
-                yield self._to_batch(element[0], epoch, seen)
+            self._seen += 1
+            if self._seen > start:
+                yield self._to_batch(element[0], epoch, self._seen)
         else:
             return
         self._close_iterator()
-        if not seen:
+        if not self._seen:
             raise ValueError(f"x: expected at least one batch from {self._what}, got none.")
         if self._steps is None:
-            self._length = seen
+            self._length = self._seen
         else:
-            self._warn_short(self._what, epoch, seen)
+            self._warn_short(self._what, epoch, self._seen)
 
     def _next(self, epoch: int, seen: int) -> tuple[Any] | None:
         """Return a tuple of the next element, None at the end of the data."""

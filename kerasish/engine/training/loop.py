@@ -22,7 +22,7 @@ from kerasish.engine.training.arguments import (
     limited_steps,
     verbosity,
 )
-from kerasish.engine.training.blocks import run_blocks
+from kerasish.engine.training.blocks import Block, BlockRun
 from kerasish.engine.training.evaluation import logs_of, run_rows, run_test
 from kerasish.engine.training.facts import training_facts
 from kerasish.engine.training.given import read_given
@@ -61,6 +61,7 @@ class FitLoop:
         self.program, self.model = program, program.model
         self.given, self.validates, self.settings = given, validation, settings
         self.resume: Resume | None = find_resume(settings.callbacks, settings.resume)
+        self._block: Block | None = None  # memory for batches
 
     # --- before the first step --------------------------------------------------------------------
 
@@ -216,10 +217,12 @@ class FitLoop:
             first = last + 1
             check = None if data.in_memory else diagnostics.batch_check(self.model)
             with data.epoch(epoch, start=first) as batches:
-                last, shown = run_blocks(
+                blocks = BlockRun(
                     program, run, data, batches, (epoch, first, shown), updates,
-                    callbacks.on_train_batch_end, resume, check,
+                    callbacks.on_train_batch_end, resume, check, self._block,
                 )  # fmt: skip
+                blocks.run()
+                last, shown, self._block = blocks.last, blocks.shown, blocks.block
                 rest, first = () if self.model.stop_training else batches, last + 1
                 for last, (x, y, weights) in enumerate(rest, first):
                     if check is not None:
