@@ -43,8 +43,7 @@ class Optimizer(OptimizerState):
 
     Args:
         learning_rate: a number >= 0, a LearningRateSchedule, or a function without arguments.
-        weight_decay: share of each variable, times the learning rate, taken off every step; None:
-            none.
+        weight_decay: share of each variable, times the rate, taken off every step; None: none.
         clipnorm: the largest norm of each gradient, > 0; None: any.
         clipvalue: the largest size of each gradient's elements, > 0; None: any.
         global_clipnorm: the largest norm of all gradients together, > 0; None: any. Of these

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
-from kerasish import config, ops
+from kerasish import ops
 from kerasish.changes import note_change
 from kerasish.devices import _State as _devices
 from kerasish.devices import adopt, lies_on_gpu, place, place_of
@@ -18,6 +17,7 @@ from kerasish.identifiers import get_by_name
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
 from kerasish.scopes import _autocast, _scopes, autocast, current_path, using_scope
+from kerasish.tensor.first_value import first_value, large_zeros, owned
 from kerasish.tensor.tensor import (
     Holder,
     Key,
@@ -29,9 +29,7 @@ from kerasish.tensor.tensor import (
     to_numpy,
     wrap,
 )
-from kerasish.typing import AnyTensor, Array, InitializerLike, Shape, Structure, TensorLike
-
-LARGE = 1 << 14  # numbers
+from kerasish.typing import AnyTensor, Array, InitializerLike, Shape, TensorLike
 
 
 class Store(Protocol):
@@ -112,9 +110,9 @@ class Variable(Holder):
         self._current: Tensor | None = None
         self.in_buffer = False
         with using_scope(None), no_gradient(), using_engine(None):
-            self._zeros = _large_zeros(initializer, shape, dtype)
+            self._zeros = large_zeros(initializer, shape, dtype)
             if self._zeros is None:
-                self._set(_own(_first_value(initializer, shape, dtype), self.name))
+                self._set(owned(first_value(initializer, shape, dtype), self.name))
             else:
                 note_change()
         if getattr(initializer, "repeats", False) and not _devices.accelerated:
@@ -159,7 +157,7 @@ class Variable(Holder):
 
         def compute() -> Array:
             with using_scope(None), no_gradient(), using_engine(None), autocast(None):
-                return to_numpy(_own(_first_value(initializer, shape, dtype), self.name))
+                return to_numpy(owned(first_value(initializer, shape, dtype), self.name))
 
         return compute
 
@@ -462,48 +460,3 @@ def _forward(name: str) -> Callable[..., Any]:
 
 for _name in "float int index bool len iter dlpack dlpack_device format complex".split():
     setattr(Variable, f"__{_name}__", _forward(f"__{_name}__"))
-
-
-def _first_value(
-    initializer: Structure, shape: tuple[int, ...] | None, dtype: str | None
-) -> Tensor:
-    if callable(initializer) and not hasattr(initializer, "__array__"):
-        if shape is None:
-            raise ValueError("Variable: an initializer function needs a shape.")
-        result = convert(initializer(tuple(shape), dtype=dtypes.name_of(dtype)))
-        return convert(result, dtype or None)
-    value = convert(initializer, dtype)
-    if shape is not None and tuple(shape) != value.shape:
-        raise ShapeError(f"Variable: shape {tuple(shape)} given, the value has {value.shape}.")
-    if dtype is None and value.dtype == "float64" and not hasattr(initializer, "dtype"):
-        value = convert(value, config.floatx())
-    return value
-
-
-def _large_zeros(
-    initializer: Structure, shape: tuple[int, ...] | None, dtype: str | None
-) -> tuple[tuple[int, ...], str] | None:
-    """Return shape and dtype of a first value that is many zeros: they need no memory at first.
-
-    A compiled step gives them a buffer, which is memory of the system that is zero; what reads
-    them before gets an array.
-    """
-    if not getattr(initializer, "gives_zeros", False) or _devices.accelerated:
-        return None
-    if not isinstance(shape, tuple) or any(type(n) is not int or n < 0 for n in shape):
-        return None  # errors are the initializer's
-    return (shape, dtypes.name_of(dtype)) if math.prod(shape) >= LARGE else None
-
-
-def _own(tensor: Tensor, name: str) -> Tensor:
-    if is_traced(tensor):
-        raise TraceError(
-            f"Variable {name!r} is made while a step is traced{at_user_line()}; make it in build() "
-            "or __init__()."
-        )
-    value = tensor.value
-    if _devices.accelerated:
-        value = Tensor(tensor).value  # on the current device
-    if tensor.borrowed or not hasattr(value, "flags") or not value.flags.owndata:
-        value = value.copy() if hasattr(value, "copy") else np.asarray(value)
-    return wrap(np.asarray(value) if isinstance(value, np.generic) else value)

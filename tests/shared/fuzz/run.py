@@ -31,7 +31,7 @@ from kerasish.backends.static.lowering import (
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.backends.static.runtime import blocks as row_blocks
 from kerasish.graph.passes import recompute, recurrences, thin_products
-from kerasish.tensor import variable
+from kerasish.tensor import first_value
 
 from .draft import NAMESPACE
 from .programs import Program, targets
@@ -77,7 +77,7 @@ def using(engine: Engine) -> Iterator[None]:
     before = config.backend(), config.optimize(), config.dtype_policy()
     limited = (
         cost, concurrent, branches, program_threads, library, row_blocks, recurrent,
-        shared_products, in_place, recompute, variable,
+        shared_products, in_place, recompute, first_value,
     )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
@@ -101,7 +101,7 @@ def using(engine: Engine) -> Iterator[None]:
         if engine.threads > 1 or not engine.onednn:
             recurrences.BLOCK = 2  # sequences are short
             thin_products.SMALLEST, thin_products.WORTH = 1, 0.0
-            in_place.LARGE, recompute.LARGE, variable.LARGE = 0, 0, 0
+            in_place.LARGE, recompute.LARGE, first_value.LARGE = 0, 0, 0
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:

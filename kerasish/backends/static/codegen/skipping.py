@@ -85,7 +85,7 @@ def add_terms(
 def _mask(w: Writer, data: Value) -> Value:
     """Return a number whose bit i says whether factor i is not 0."""
     lanes = w.target.lanes
-    result: Any = None
+    mask: Any = None
     for at in range(0, _WORD, lanes):
         x = w.load_value(w.address(data, _int(at), 4), "float32", lanes)
         other = w.compare("une", x, constant(0.0, "float32", lanes))
@@ -93,9 +93,9 @@ def _mask(w: Writer, data: Value) -> Value:
             other = w.let(f"bitcast {other.typed} to i{lanes}", "int64")
         bits = w.let(f"zext i{lanes} {other.text} to i64", "int64")
         bits = w.shift_left(bits, at) if at else bits
-        result = bits if result is None else w.bits_or(result, bits)
-    found: Value = result
-    return found
+        mask = bits if mask is None else w.bits_or(mask, bits)
+    result: Value = mask
+    return result
 
 
 def _int(number: int) -> Value:

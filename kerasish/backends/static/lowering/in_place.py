@@ -47,7 +47,7 @@ class _Walk:
             if type(unit) is LoopUnit:
                 for written in unit.writes:
                     if nbytes_of(written) >= LARGE:
-                        self._replace(unit, written)
+                        self._place_in(unit, written)
         return self.units
 
     def _note_places(self) -> None:
@@ -65,7 +65,7 @@ class _Walk:
             v = self.aliases[v]
         return v
 
-    def _replace(self, unit: LoopUnit, written: Value) -> None:
+    def _place_in(self, unit: LoopUnit, written: Value) -> None:
         """Let a result lie where something lies that nothing reads after the unit, if there is."""
         if written in self.needed or written in self.aliases:
             return

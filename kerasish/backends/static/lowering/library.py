@@ -74,8 +74,7 @@ FRESH = place_of(_ZERO)
 class LibraryUnit(Unit):
     """One or more oneDNN primitives, with the reorders of weights around them.
 
-    Subclasses name their primitive and the value of each of its arguments. An argument whose layout
-    the primitive chose goes through a reorder.
+    Subclasses name their primitive and the value of each argument; some of these are reordered.
 
     Attributes:
         weights: the argument that may be kept in the primitive's layout; "" for none.
