@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import gc
 import operator
+import os
 import threading
 import time
 import traceback
@@ -329,7 +330,7 @@ def stored(tmp_path):
             rows,
             {
                 "h5py": file["x"],
-                "h5py, mapped": read["x"],
+                "h5py, in a piece": read["x"],
                 "h5py, chunks": read["chunks"],
                 "memmap": np.load(tmp_path / "rows.npy", mmap_mode="r"),
                 "sliceable": Sliceable(),
@@ -337,7 +338,7 @@ def stored(tmp_path):
         )
 
 
-KINDS = ["h5py", "h5py, mapped", "h5py, chunks", "memmap", "sliceable"]
+KINDS = ["h5py", "h5py, in a piece", "h5py, chunks", "memmap", "sliceable"]
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -353,14 +354,14 @@ def test_stored_rows_are_those_of_the_array(stored, kind, shuffle):
     assert batches(lazy)[0][0].dtype == np.float32
 
 
-def test_only_hdf5_that_nothing_writes_is_mapped(stored):
+def test_only_hdf5_that_nothing_writes_is_read_from_the_file(stored):
     _, sources = stored
     rows = {kind: StoredRows(source, "x", exact=True) for kind, source in sources.items()}
-    mapped = [kind for kind, reader in rows.items() if reader.mapped is not None]
-    assert mapped == ["h5py, mapped", "memmap"]
+    direct = [kind for kind, reader in rows.items() if reader.file is not None]
+    assert direct == ["h5py, in a piece"]
 
 
-def test_an_hdf5_file_that_was_replaced_is_not_mapped(tmp_path):
+def test_rows_of_an_hdf5_file_that_was_replaced_or_closed(tmp_path):
     h5py = pytest.importorskip("h5py", reason="h5py is a dependency of kerasish")
     for name in ("a.h5", "b.h5"):
         with h5py.File(tmp_path / name, "w") as file:
@@ -368,10 +369,25 @@ def test_an_hdf5_file_that_was_replaced_is_not_mapped(tmp_path):
     with h5py.File(tmp_path / "a.h5", "r") as file:
         (tmp_path / "b.h5").replace(tmp_path / "a.h5")
         reader = StoredRows(file["x"], "x")
-        assert reader.mapped is None
         assert reader.take(np.array([2, 0])).tolist() == [[97, 97], [97, 97]]
         (tmp_path / "a.h5").unlink()
-        assert StoredRows(file["x"], "x").mapped is None
+        assert StoredRows(file["x"], "x").part(1, 3).tolist() == [[97, 97], [97, 97]]
+    assert reader.take(np.array([3])).tolist() == [[97, 97]]  # the file is the reader's, too
+
+
+def test_an_hdf5_file_that_becomes_shorter_is_an_error(tmp_path):
+    h5py = pytest.importorskip("h5py", reason="h5py is a dependency of kerasish")
+    path = tmp_path / "a.h5"
+    with h5py.File(path, "w") as file:
+        file["x"] = np.ones((4000, 100), "float32")
+    with h5py.File(path, "r") as file:
+        reader = StoredRows(file["x"], "x")
+        assert reader.file is not None and reader.take(np.array([3999, 0])).all()
+        os.truncate(path, path.stat().st_size // 2)
+        with pytest.raises(OSError, match=r"a\.h5 has become shorter"):
+            reader.take(np.array([3999, 0]))
+        assert reader.take(np.array([0, 7])).all()
+        assert StoredRows(file["x"], "x").file is None
 
 
 @pytest.mark.parametrize("kind", KINDS)

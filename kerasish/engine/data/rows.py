@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
 
 from kerasish.engine.data.convert import cast, to_array
+from kerasish.engine.data.file_rows import file_rows
 from kerasish.engine.data.parts import entries_of
 from kerasish.engine.data.structures import StructureRows, Structures
 from kerasish.typing import Array, Structure
@@ -112,7 +112,7 @@ class StoredRows:
         exact: whether the rows keep the source's dtype.
 
     Attributes:
-        mapped: the source as an array whose pages the system reads, or None.
+        file: the rows as they lie in a file, where h5py is not needed to read them; else None.
     """
 
     in_memory = False
@@ -123,14 +123,13 @@ class StoredRows:
         self._name = name
         self._strings, self._exact = strings, exact
         self._one_by_one = False
-        self.mapped = _mapped(source)
+        self._mapped, self.file = _plain(source), file_rows(source)
         self.shape = tuple(source.shape)
         self.count = self.shape[0] if self.shape else 0
 
     def part(self, start: int, stop: int) -> np.ndarray:
-        if self.mapped is None or isinstance(self.source, np.memmap):
-            return self._array(self.source[start:stop])
-        return self._array(self.mapped[start:stop].copy())
+        source = self.source[start:stop] if self.file is None else self.file.part(start, stop)
+        return self._array(source)
 
     def take(self, indices: np.ndarray) -> np.ndarray:
         if not len(indices):
@@ -138,9 +137,11 @@ class StoredRows:
         if len(indices) > 1 and (np.diff(indices) == 1).all():  # a batch of rows as they lie
             rows = self.part(int(indices[0]), int(indices[-1]) + 1)
             return rows if rows.base is None else rows.copy()
-        if self.mapped is not None:
-            self.mapped.reshape(self.count, -1)[np.sort(indices), 0]  # touches the pages
-            return self._array(np.take(self.mapped, indices, axis=0))
+        if self.file is not None:
+            return self._array(self.file.take(indices))
+        if self._mapped is not None:
+            self._mapped.reshape(self.count, -1)[np.sort(indices), 0]  # touches the pages
+            return self._array(np.take(self._mapped, indices, axis=0))
         unique, inverse = np.unique(indices, return_inverse=True)
         if unique[-1] - unique[0] + 1 == unique.size:
             rows = self.part(int(unique[0]), int(unique[-1]) + 1)
@@ -160,34 +161,12 @@ class StoredRows:
         return np.stack([np.asarray(self.source[int(i)]) for i in ascending])
 
 
-def _mapped(source: Any) -> Array | None:
-    """Return a stored array as a plain one whose pages the system reads, or None.
-
-    That of an HDF5 file that is only read lies there as in memory, unless it is cut into chunks.
-    Its scattered rows are read in a tenth of the time that h5py takes for them.
-    """
-    if isinstance(source, np.memmap):
-        mapped = source.view(np.ndarray)
-        return mapped if mapped.flags.c_contiguous and mapped.size else None
-    if type(source).__module__.partition(".")[0] != "h5py" or not hasattr(source, "chunks"):
+def _plain(source: Any) -> Array | None:
+    """Return a memory map in C order as a plain array, or None."""
+    if not isinstance(source, np.memmap):
         return None
-    file, offset = source.file, source.id.get_offset()
-    plain = source.dtype.kind in "fiu" and source.dtype.isnative and source.size
-    alone = file.mode == "r" and file.driver == "sec2" and not file.swmr_mode
-    if not plain or not alone or offset is None or source.external or source.is_virtual:
-        return None
-    if file.userblock_size or not _is_still_there(file):
-        return None
-    mapped = np.memmap(file.filename, source.dtype, "r", offset, source.shape)
-    return mapped.view(np.ndarray)
-
-
-def _is_still_there(file: Any) -> bool:
-    """Return whether an open HDF5 file is the one that has its name now."""
-    try:
-        return os.path.samestat(os.fstat(file.id.get_vfd_handle()), os.stat(file.filename))
-    except OSError:
-        return False
+    plain = source.view(np.ndarray)
+    return plain if plain.flags.c_contiguous and plain.size else None
 
 
 class RowRange:
