@@ -157,7 +157,7 @@ def test_a_read_would_be_found():
 
 # --- the sizes that docs/architecture.md states ------------------------------------------------
 
-PAGE = PACKAGE.parent / "docs" / "architecture.md"
+PAGE = Path(__file__).parents[1] / "docs" / "architecture.md"
 
 
 def stated_sizes(text):
