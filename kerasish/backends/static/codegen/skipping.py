@@ -53,7 +53,7 @@ def add_terms(
         sizes: how many terms, with a note a multiple of 64, and how many `some` adds.
         zeros: the sums before.
         some: adds terms from a number on.
-        term: adds one term: the one that comes so many after a number.
+        term: adds one term: a constant number of terms after a number.
     """
     size, step = sizes
     if note is None:

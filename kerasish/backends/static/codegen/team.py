@@ -58,7 +58,7 @@ class _Team:
 
     Attributes:
         function: the address of the record function.
-        once: that of records that one thread runs, whoever comes first.
+        once: that of records which the first thread that comes runs alone.
         table: the address of a table for kernels, whose parallel loop offers shares to helpers.
         state: the address of the state, which is never freed: a helper may still look at it.
     """

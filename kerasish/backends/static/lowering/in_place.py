@@ -91,6 +91,8 @@ class _Walk:
         for other in later:
             self.units.remove(other)
             self.units.insert(self.units.index(unit), other)
+        if later:
+            self._note_places()
         return True
 
     def _can_move(self, unit: Unit, root: Value, place: int) -> bool:
