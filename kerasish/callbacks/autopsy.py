@@ -422,7 +422,7 @@ def _copied(x: Array) -> Array:
 def _variables(model: Model, whole: bool = False) -> list[Any]:
     """Return all variables that a training step may read or change; `whole` slots are a file's."""
     metrics = [v for m in model.metrics for v in m.variables]
-    slots = model.optimizer.whole_variables if whole else model.optimizer.variables
+    slots = model.optimizer.undivided_variables if whole else model.optimizer.variables
     return list({id(v): v for v in (*model.variables, *metrics, *slots)}.values())
 
 

@@ -64,11 +64,11 @@ class Part(NamedTuple):
 
 def lines_of(model: Model) -> dict[str, str]:
     """Return path, or name, of a layer -> "file:line" where the user's code makes it."""
-    layers = [layer for layer in model.flatten_layers() if layer.made_at is not None]
+    layers = [layer for layer in model.flatten_layers() if layer.created_at is not None]
     names = Counter(layer.name for layer in layers)
     lines = {}
     for layer in layers:
-        lines[layer.path] = line = "{}:{}".format(*layer.made_at)
+        lines[layer.path] = line = "{}:{}".format(*layer.created_at)
         if names[layer.name] == 1:  # a layer may be built before its model has a name
             lines[layer.name] = line
     return lines

@@ -144,7 +144,7 @@ def is_plain(owner: Saved) -> bool:
 def variables_of(owner: LayerLike | Optimizer) -> list[Any]:
     """Return the variables that a part holds itself, in the order of files."""
     if isinstance(owner, Optimizer):
-        return owner.whole_variables
+        return owner.undivided_variables
     return owner.stored_variables()
 
 
@@ -281,7 +281,7 @@ def _match_optimizer(plan: LoadPlan, place: PartPath, group: PartArrays | None) 
     optimizer = place.owner
     if not isinstance(optimizer, Optimizer) or group is None or not group.entries:
         return  # weights alone: the optimizer stays as it is
-    own = optimizer.whole_variables
+    own = optimizer.undivided_variables
     if len(own) != len(group.entries):
         plan.notes.append(
             f"{plan.where}: holds {len(group.entries)} variables of the optimizer, "

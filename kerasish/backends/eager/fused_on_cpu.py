@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from kerasish.backends.eager.cuda.fused import Call
 
 
-def whole_relu_gradient(g: Any, y: Any) -> Call | None:
+def fused_relu_gradient(g: Any, y: Any) -> Call | None:
     """Return the call of the op that computes a gradient through a ReLU, or None."""
     g, y = as_tensor(g), as_tensor(y)
     through_relu = _named("cuda.fused_affine:THROUGH_RELU")
@@ -37,20 +37,20 @@ def whole_relu_gradient(g: Any, y: Any) -> Call | None:
 _DTYPES = frozenset(map(np.dtype, ("float32", "uint32", "int32")))
 # Composed function -> what returns the call of an op, as "module:name" of `backends.eager`.
 _FUSED: dict[Any, str] = {
-    normalization.layer_normalization: "cuda.fused_norm:whole_layer_norm",
-    normalization.rms_normalization: "cuda.fused_norm:whole_rms_norm",
-    normalization.standardize_batch: "cuda.fused_norm:whole_standardize_batch",
-    relu_gradient: "fused_on_cpu:whole_relu_gradient",
-    contraction.affine: "cuda.fused_affine:whole_affine",
-    einsum_affine: "cuda.fused_affine:whole_einsum_affine",
-    randoms.dropout: "cuda.fused_functions:whole_dropout",
-    activations.softmax: "cuda.fused_softmax:whole_softmax",
-    activations.log_softmax: "cuda.fused_softmax:whole_log_softmax",
-    crossentropy.class_hits: "cuda.fused_metrics:whole_class_hits",
-    crossentropy.sparse_categorical_crossentropy: "cuda.fused_softmax:whole_class_loss",
-    pool.max_pool: "cuda.fused_pool:whole_max_pool",
-    statistics.mean: "cuda.fused_metrics:whole_mean",
-    statistics.running_sums: "cuda.fused_metrics:whole_running_sums",
+    normalization.layer_normalization: "cuda.fused_norm:fused_layer_norm",
+    normalization.rms_normalization: "cuda.fused_norm:fused_rms_norm",
+    normalization.standardize_batch: "cuda.fused_norm:fused_standardize_batch",
+    relu_gradient: "fused_on_cpu:fused_relu_gradient",
+    contraction.affine: "cuda.fused_affine:fused_affine",
+    einsum_affine: "cuda.fused_affine:fused_einsum_affine",
+    randoms.dropout: "cuda.fused_functions:fused_dropout",
+    activations.softmax: "cuda.fused_softmax:fused_softmax",
+    activations.log_softmax: "cuda.fused_softmax:fused_log_softmax",
+    crossentropy.class_hits: "cuda.fused_metrics:fused_class_hits",
+    crossentropy.sparse_categorical_crossentropy: "cuda.fused_softmax:fused_class_loss",
+    pool.max_pool: "cuda.fused_pool:fused_max_pool",
+    statistics.mean: "cuda.fused_metrics:fused_mean",
+    statistics.running_sums: "cuda.fused_metrics:fused_running_sums",
 }
 
 

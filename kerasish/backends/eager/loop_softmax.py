@@ -133,22 +133,22 @@ def class_loss(classes: Array, logits: Array) -> tuple[Array, Array]:
     """
     parts = _parts(classes, logits)
     rows = parts.rows
-    whole = np.empty((2, len(rows)), FLOAT)
+    statistics = np.empty((2, len(rows)), FLOAT)
     loop = _MOMENTS.find() if fits_fused(rows) else None
     if loop is not None:
-        loop((rows, *whole), *rows.shape)
+        loop((rows, *statistics), *rows.shape)
     else:
-        np.maximum.reduce(rows, axis=-1, out=whole[0])
-        powers = np.subtract(rows, whole[0][:, None])
+        np.maximum.reduce(rows, axis=-1, out=statistics[0])
+        powers = np.subtract(rows, statistics[0][:, None])
         np.exp(powers, out=powers)
-        np.log(np.add.reduce(powers, axis=-1), out=whole[1])
+        np.log(np.add.reduce(powers, axis=-1), out=statistics[1])
     chosen = rows.reshape(-1)[parts.places]
-    loss = parts.kept(whole[1] - (chosen - whole[0]))
-    return loss.reshape(classes.shape), whole
+    loss = parts.kept(statistics[1] - (chosen - statistics[0]))
+    return loss.reshape(classes.shape), statistics
 
 
-def class_loss_gradient(g: Array, classes: Array, logits: Array, whole: Array) -> Array:
-    """Return the gradient by the logits, g arriving at the loss; `whole` is what came with it.
+def class_loss_gradient(g: Array, classes: Array, logits: Array, statistics: Array) -> Array:
+    """Return the gradient by the logits, g arriving at the loss; `statistics` is what came with it.
 
     Shape: (...), (...) int32, (..., n), (2, rows) -> (..., n).
     """
@@ -157,10 +157,10 @@ def class_loss_gradient(g: Array, classes: Array, logits: Array, whole: Array) -
     dx = empty_like(rows)
     loop = _SCALED.find() if fits_fused(rows, arriving) else None
     if loop is not None:
-        loop((rows, *whole, arriving, dx), *rows.shape)
+        loop((rows, *statistics, arriving, dx), *rows.shape)
     else:
-        np.subtract(rows, whole[0][:, None], out=dx)
-        np.subtract(dx, whole[1][:, None], out=dx)
+        np.subtract(rows, statistics[0][:, None], out=dx)
+        np.subtract(dx, statistics[1][:, None], out=dx)
         np.exp(dx, out=dx)
         np.multiply(dx, arriving[:, None], out=dx)
     dx.reshape(-1)[parts.places] -= arriving

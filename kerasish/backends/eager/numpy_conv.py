@@ -47,9 +47,9 @@ def padded(
     if not any(map(any, widths)):
         return np.ascontiguousarray(x)
     width = [(0, 0), *widths, (0, 0)]
-    whole = np.zeros([n + a + b for n, (a, b) in zip(x.shape, width)], x.dtype)
-    whole[tuple(slice(a, a + n) for n, (a, _) in zip(x.shape, width))] = x
-    return whole
+    padded = np.zeros([n + a + b for n, (a, b) in zip(x.shape, width)], x.dtype)
+    padded[tuple(slice(a, a + n) for n, (a, _) in zip(x.shape, width))] = x
+    return padded
 
 
 def _rows(x: Array, window: Shape, counts: Shape, strides: Shape, dilation: Shape) -> Array:
@@ -134,11 +134,11 @@ def _dense_data(
         turned = np.flip(kernel, tuple(range(len(window)))).swapaxes(-1, -2)
         before = tuple((span - a, 0) for (a, _), span in zip(padding, spans))
         return _dense(g, np.ascontiguousarray(turned), size, strides, before, dilation)
-    whole = [
+    padded_sizes = [
         max(n + a, (count - 1) * s + span + 1)
         for n, (a, _), count, s, span in zip(size, padding, counts, strides, spans)
     ]
-    x = np.zeros((g.shape[0], *whole, channels), g.dtype)
+    x = np.zeros((g.shape[0], *padded_sizes, channels), g.dtype)
     matrix = kernel.reshape(-1, kernel.shape[-1]).T
     each = math.prod(counts) * matrix.shape[1] * g.itemsize
     for part in _chunks(g.shape[0], each, ROWS_BYTES):
@@ -223,11 +223,11 @@ def _each_channel_data(
     window, counts = kernel.shape[:-2], g.shape[1:-1]
     many = kernel.shape[-1] // groups
     weight = kernel.reshape(*window, groups, many)
-    whole = [
+    padded_sizes = [
         max(n + a, (count - 1) * s + d * (w - 1) + 1)
         for n, (a, _), count, s, w, d in zip(size, padding, counts, strides, window, dilation)
     ]
-    x = np.zeros((g.shape[0], *whole, groups), g.dtype)
+    x = np.zeros((g.shape[0], *padded_sizes, groups), g.dtype)
     arriving = g.reshape(*g.shape[:-1], groups, many)
     each = math.prod(counts) * groups * g.itemsize
     for j in range(many):

@@ -46,8 +46,8 @@ def update_all(
         return None
     results: list[list[Any]] = []
     for (dtype, decay), members in kinds.items():
-        whole = len(members) == len(elements[0])
-        some = elements if whole else [[many[i] for i in members] for many in elements]
+        everything = len(members) == len(elements[0])
+        some = elements if everything else [[many[i] for i in members] for many in elements]
         chain = _chain_of(formula, [many[0] for many in some], numbers, bool(decay), kernels)
         if chain is None:
             return None
@@ -55,7 +55,7 @@ def update_all(
         new = chain.loop.run(some, known)
         if new is None:
             new = [[*many] for many in zip(*[chain.run(arrays, known) for arrays in zip(*some)])]
-        if whole:
+        if everything:
             return new
         results = results or [[None] * len(decays) for _ in new]
         for many, given in zip(results, new):

@@ -74,8 +74,8 @@ def _strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...
         return None
     used = [(step, n) for step, n in zip(steps, shape) if n > 1]
     extent = 1 + sum(step * (n - 1) for step, n in used)
-    whole = all(step > 0 for step, _ in used) and extent <= math.prod(shape)
-    return steps if whole else None
+    is_simple = all(step > 0 for step, _ in used) and extent <= math.prod(shape)
+    return steps if is_simple else None
 
 
 def _by_onednn(a: Array, b: Array, bias: Array | None, onto: Array | None) -> Array | None:

@@ -76,7 +76,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
     """
 
     call_parts: CallParts
-    made_at: tuple[str, int] | None = None  # (file, line) of the user's code that made it
+    created_at: tuple[str, int] | None = None  # (file, line) of the user's code that made it
     _building = False
     _complete = False  # whether `build` is over: no weights come after it
     built = False
@@ -92,7 +92,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = object.__new__(cls)
         object.__setattr__(self, "_arguments", _bind(cls, args, kwargs))
-        object.__setattr__(self, "made_at", user_place())
+        object.__setattr__(self, "created_at", user_place())
         return self
 
     if not TYPE_CHECKING:
@@ -363,7 +363,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        state.pop("made_at", None)  # a path of this machine
+        state.pop("created_at", None)  # a path of this machine
         state["inbound_nodes"] = []
         state["_losses"] = []
         return state

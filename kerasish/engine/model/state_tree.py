@@ -23,7 +23,7 @@ def _groups(model: Model) -> dict[str, list[Any]]:
     return {
         "trainable_variables": list(model.trainable_variables),
         "non_trainable_variables": list(model.non_trainable_variables),
-        "optimizer_variables": optimizer.whole_variables if optimizer is not None else [],
+        "optimizer_variables": optimizer.undivided_variables if optimizer is not None else [],
         "metrics_variables": list(model.metrics_variables),
     }
 

@@ -346,7 +346,7 @@ def _over_nothing(r: Rewriter, node: Node) -> list[Any] | None:
     return None
 
 
-def _whole_slice(r: Rewriter, node: Node) -> Value | None:
+def _full_slice(r: Rewriter, node: Node) -> Value | None:
     return node.inputs[0] if node.inputs[0].shape == node.out.shape and all(
         step in (1, None) for _, _, step in node.attrs["slices"]
     ) else None  # fmt: skip
@@ -401,7 +401,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "reduce_sum": (_over_nothing, _sum_of_broadcast),
     **{f"reduce_{kind}": (_over_nothing,) for kind in ("max", "min", "prod", "all", "any")},
     **dict.fromkeys(("alias", "stop_gradient"), (lambda r, node: node.inputs[0],)),
-    "strided_slice": (_whole_slice,),
+    "strided_slice": (_full_slice,),
 }
 
 

@@ -199,14 +199,14 @@ def _sorted(graph: Graph) -> Graph | None:
 
 
 def _node(rows: SparseUpdate, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node:
-    def touch(xp: ArrayModule, *inputs: Any, rows: SparseUpdate) -> Array:
+    def update_rows(xp: ArrayModule, *inputs: Any, rows: SparseUpdate) -> Array:
         return run(rows, inputs)
 
     def specs(*inputs: Spec, rows: SparseUpdate) -> Spec | tuple[Spec, ...]:
         result = tuple(inputs[rows.arity + place] for place in rows.changed)
         return result[0] if len(result) == 1 else result
 
-    op = GraphOp("sparse_update", touch, specs, len(outputs))
+    op = GraphOp("sparse_update", update_rows, specs, len(outputs))
     return Node(op, inputs, {"rows": rows}, outputs)
 
 

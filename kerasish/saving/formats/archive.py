@@ -102,7 +102,7 @@ def _append_weights(archive: zipfile.ZipFile, file: Overlay, model: Layer) -> No
     half the disk.
     """
     optimizer = getattr(model, "optimizer", None)
-    every = [*model.variables, *(optimizer.whole_variables if optimizer is not None else [])]
+    every = [*model.variables, *(optimizer.undivided_variables if optimizer is not None else [])]
     # Then the header can hold sizes over 4 GiB.
     large = 8 * sum(math.prod(v.shape) for v in every) > 2**31
     info = zipfile.ZipInfo(WEIGHTS, time.localtime()[:6])

@@ -56,7 +56,7 @@ def check_complete(model: Layer, written: Iterable[Any], whole: bool = True) -> 
     """
     optimizer = getattr(model, "optimizer", None) if whole else None
     wanted = list(model.variables if whole else model.weights)
-    wanted.extend(optimizer.whole_variables if optimizer is not None else [])
+    wanted.extend(optimizer.undivided_variables if optimizer is not None else [])
     kept = list(written)
     held = {id(v) for v in kept}
     missing = [v.path for v in wanted if id(v) not in held]

@@ -40,7 +40,7 @@ def make_op(
         accumulates: whether the rule takes `onto`, see `Op.accumulates`.
         flops: see `Op.flops`.
     """
-    op = Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
+    op = Op(kernel, "fused", same, grad, None, 0, None, (), False, outputs, None)
     op.sparse_gradients, op.accumulates, op.flops = first_alone, accumulates, flops
     return op
 

@@ -103,9 +103,9 @@ def _gradient(
 ) -> list[Any]:
     x, kernel, *bias = inputs
     if onto is None and len(units) == 1 and bias and kernel.tracked and bias[0].tracked:
-        whole = _ALL_GRADIENTS if x.tracked else _OF_WEIGHTS
+        gradients = _ALL_GRADIENTS if x.tracked else _OF_WEIGHTS
         if isinstance(g.value, np.ndarray):
-            results = whole(g, y, x, kernel, kind=kind)
+            results = gradients(g, y, x, kernel, kind=kind)
             return list(results) if x.tracked else [None, *results]
     if kind == "relu":
         g = THROUGH_RELU(g, y)
@@ -188,10 +188,10 @@ _OF_WEIGHTS = make_op(_of_weights_kernel, _of_weights_rule, outputs=2, flops=_fl
 _AFFINE = make_op(_affine_kernel, _gradient, accumulates=True, flops=_flops(0, 1))
 
 
-def whole_affine(
+def fused_affine(
     x: Array, kernel: Array, bias: Array = None, rectified: bool = False
 ) -> Call | None:
-    """Return the op that does `affine` whole: for a bias, relu, or both."""
+    """Return the fused op of `affine`: for a bias, relu, or both."""
     if bias is None and not rectified:
         return None
     given = [as_tensor(x), as_tensor(kernel)] + ([] if bias is None else [as_tensor(bias)])
@@ -210,10 +210,10 @@ def whole_affine(
     return _AFFINE, given, {"kind": "relu" if rectified else None, "units": right[1:]}
 
 
-def whole_einsum_affine(
+def fused_einsum_affine(
     subscripts: str, x: Array, kernel: Array, bias: Array = None, rectified: bool = False
 ) -> Call | None:
-    """Return the op that does `einsum_affine` whole: where it is a product of matrices as they lie.
+    """Return the fused op of `einsum_affine`: where it is a product of matrices as they lie.
 
     That is: x's last axes are the kernel's first ones, and are summed; the bias varies along all of
     the kernel's other axes. So are the projections of attention.
@@ -236,5 +236,5 @@ def whole_einsum_affine(
         bias = reshape(bias, (each,))
     # Other users of x add their gradients to the same tensor: no view where none is needed.
     rows = x if n == 1 else reshape(x, (*x.shape[:-n], size))
-    call = whole_affine(rows, reshape(kernel, (size, each)), bias, rectified)
+    call = fused_affine(rows, reshape(kernel, (size, each)), bias, rectified)
     return None if call is None else (*call[:2], {**call[2], "units": units})

@@ -94,16 +94,16 @@ _SHARES = make_op(_shares_kernel, _shares_rule)
 _MEAN = make_op(_mean_kernel, _mean_rule)
 
 
-def whole_mean(x: Array, axis: Axis | None = None, keepdims: bool = False) -> Call | None:
-    """Return the op that does `mean` whole: of float32, which CuPy sums in float32."""
+def fused_mean(x: Array, axis: Axis | None = None, keepdims: bool = False) -> Call | None:
+    """Return the fused op of `mean`: of float32, which CuPy sums in float32."""
     x = as_tensor(x)
     if x.dtype != "float32" or not fits(x):
         return None
     return _MEAN, [x], {"axes": normalize_axes(axis, len(x.shape), "mean"), "keepdims": keepdims}
 
 
-def whole_class_hits(classes: Array, scores: Array) -> Call | None:
-    """Return the op that does `class_hits` whole."""
+def fused_class_hits(classes: Array, scores: Array) -> Call | None:
+    """Return the fused op of `class_hits`."""
     classes, x = as_tensor(classes), as_tensor(scores)
     known = classes.dtype == "int32" and fits(x) and config.floatx() == "float32"
     if not known or classes.shape != x.shape[:-1] or x.shape[-1] >= MOST_CLASSES:
@@ -111,7 +111,7 @@ def whole_class_hits(classes: Array, scores: Array) -> Call | None:
     return _HITS, [classes, x], {}
 
 
-def whole_running_sums(
+def fused_running_sums(
     total: Array, count: Array, values: Array, factor: float, number: float
 ) -> Call | None:
     """Return the op that does `running_sums` in one launch; None: too many values for a block."""

@@ -72,14 +72,14 @@ MAX_POOL = make_op(
 )
 
 
-def whole_max_pool(
+def fused_max_pool(
     inputs: TensorLike,
     pool_size: IntOrTuple,
     strides: IntOrTuple | None = None,
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Call | None:
-    """Return the op that does `max_pool` whole: of finite float32, where a gradient may follow."""
+    """Return the fused op of `max_pool`: of finite float32, where a gradient may follow."""
     x = as_tensor(inputs)
     value = x.value
     if not (x.tracked and recording.on) or type(value) is not np.ndarray or value.ndim < 3:

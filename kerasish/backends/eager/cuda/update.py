@@ -217,7 +217,7 @@ def update_by_formula(
         given += [brought(v.value) for v in source.program.variables]
         some = [[arrays[i] for i in members] for arrays in elements]
         result = update_tensors(source, some, given, [decays[i] for i in members])
-        for whole, part in zip(results, result):
+        for arrays, part in zip(results, result):
             for i, array in zip(members, part):
-                whole[i] = array
+                arrays[i] = array
     return results

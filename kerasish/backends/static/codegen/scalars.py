@@ -164,7 +164,7 @@ def _add(w: Writer, a: Value, b: Value) -> Value:
 
 def _integer_division(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
     """(floor(a / b), a - floor(a / b) * b); 0 and 0 where b is 0."""
-    quotient, rest = functions.divide_whole(w, a, b)
+    quotient, rest = functions.divide_integers(w, a, b)
     if not is_signed(a.dtype):
         return quotient, rest
     zero = w.like(a, 0)

@@ -402,7 +402,7 @@ class _Backward(_Steps):
         w = self.w
         first, last = share(w, self.rows, self.tile)
         block = w.mul(self.rows, self.units)
-        cell = recurrent.lstm_backward("float32", whole=True)
+        cell = recurrent.lstm_backward("float32", sequence=True)
         self._begin(first, last)
 
         def step(i: Value, _: list[Value]) -> list[Value]:

@@ -154,7 +154,7 @@ def _fill_piece(out: Value, number: float) -> Piece:
     return Piece(None, out.shape, (0,) * len(steps), 0, steps, 0, number)
 
 
-def _whole_piece(x: Value) -> Piece:
+def _full_piece(x: Value) -> Piece:
     steps = contiguous(x.shape)
     return Piece(x, x.shape, steps, 0, steps, 0)
 
@@ -171,7 +171,7 @@ def _write_slice(node: Node) -> list[Piece]:
     steps = contiguous(x.shape)
     offset = sum(step * start for step, start in zip(steps, node.attrs["starts"]))
     inside = Piece(updates, updates.shape, contiguous(updates.shape), 0, steps, offset)
-    return [_whole_piece(x), inside]
+    return [_full_piece(x), inside]
 
 
 def _pad(node: Node) -> list[Piece]:
@@ -256,7 +256,7 @@ class ScatterUnit(Unit):
         k.output(k.op("stop_gradient", rows), self.sums.dtype, scatter=index, combine="add")
         self.kernel = k.build()
         self.zero = BlockLoop(_fill_piece(self.sums, 0.0), self.sums)
-        self.round = BlockLoop(_whole_piece(self.sums), node.out)
+        self.round = BlockLoop(_full_piece(self.sums), node.out)
         self.scratch = nbytes_of(self.sums) if self.half else 0
         self.threads = max(self.zero.threads, self.round.threads if self.half else 1)
         self.rows, self.columns = indices.size, math.prod(node.out.shape[1:])

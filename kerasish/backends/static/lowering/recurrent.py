@@ -280,7 +280,7 @@ class ForwardUnit(RecurrentUnit):
             self.n, u, self.width, False, not gated, gated, self._step_threads()
         )
         kernel = getattr(recurrent, f"{self.kind.removesuffix('_rnn')}_forward")
-        options = {"whole": True} if gated else {}
+        options = {"sequence": True} if gated else {}
         result = kernel("float32", masked=self.masked, mask_dtype="float32", **options)
         buffers = {"s": self.n * 3 * u} if gated else {}
         more, spare = self._products()
@@ -350,7 +350,7 @@ class BackwardUnit(RecurrentUnit):
         adds = self.masked or self.kind == "gru"
         product = RepeatedProduct(self.n, width, u, True, adds, threads=self._step_threads())
         kernel = getattr(recurrent, f"{self.kind.removesuffix('_rnn')}_backward")
-        result = kernel("float32", masked=self.masked, mask_dtype="float32", whole=True)
+        result = kernel("float32", masked=self.masked, mask_dtype="float32", sequence=True)
         buffers = dict.fromkeys(("dh0", "dh1", "dc0", "dc1"), self.n * u)
         if self.kind == "gru":
             buffers["ds"] = self.steps * self.n * width

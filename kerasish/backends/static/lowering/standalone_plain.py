@@ -16,7 +16,7 @@ from kerasish.backends.static.codegen.plain import (
     Term,
 )
 from kerasish.backends.static.lowering.library import View, contiguous
-from kerasish.backends.static.lowering.moves import BlockLoop, Piece, _fill_piece, _whole_piece
+from kerasish.backends.static.lowering.moves import BlockLoop, Piece, _fill_piece, _full_piece
 from kerasish.backends.static.lowering.standalone_units import StandaloneUnit, Step
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Node, Value
@@ -196,7 +196,7 @@ def _indexing(node: Node) -> Unit | None:
         if updates.dtype != x.dtype:
             return None
         near = _broadcast_steps(updates.shape, len(shape))
-        fill = _whole_piece(x)
+        fill = _full_piece(x)
     elif combine == "add":
         fill = _fill_piece(node.out, 0.0)
     if 0 in shape:
