@@ -30,7 +30,7 @@ class AttentionUnit(Unit):
         node: an `attention` or `attention_gradient` node.
         kernel: the structure of the loop.
         sizes: of the heads.
-        low: what masked logits are.
+        low: the value of masked logits.
         operands: root and strides of each operand of the loop.
     """
 
@@ -120,7 +120,7 @@ def _spread(view: View, frame: tuple[int, ...]) -> View:
 
 
 def _written(value: Value, axes: Sequence[int]) -> View:
-    """Return a result as a matrix, whose axes it holds in this order."""
+    """Return a result as a matrix; it stores the axes in this order."""
     steps = contiguous(value.shape)
     places = [axes.index(i) for i in range(len(axes))]
     return View(value, tuple(value.shape[p] for p in places), tuple(steps[p] for p in places))

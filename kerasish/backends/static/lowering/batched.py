@@ -1,7 +1,7 @@
-"""Products of many small matrices in a loop of our own, where the library is slow.
+"""Products of many small matrices in a generated loop, where the library is slow.
 
-The library copies matrices whose rows lie apart, as those of attention heads do, before it
-multiplies them; the loop reads them where they lie.
+The library copies matrices whose rows are not adjacent, such as those of attention heads, before it
+multiplies them. The loop reads them in place.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ LEAST = 8  # matrices; with fewer, the library's threads share each of them
 HELPED_LEAST = 2  # where the library would take one thread
 LARGEST = 32 * 1024  # bytes of a matrix; larger ones fill the library's tiles
 GRAIN = 1e6  # FLOPs per thread, about 12 microseconds
-HELPED = 250_000  # the same where a helper takes a share, or comes too late
+HELPED = 250_000  # the same where a helper may take a share, but need not
 
 
 class Batch(NamedTuple):

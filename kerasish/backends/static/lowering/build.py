@@ -44,7 +44,7 @@ from kerasish.ranks import current_group
 
 
 class Builder:
-    """Makes units of a fused graph.
+    """Creates the units of a fused graph.
 
     Attributes:
         units: in an order in which they can run.
@@ -78,7 +78,7 @@ class Builder:
         return units
 
     def _check_order(self, units: Sequence[Unit]) -> None:
-        """Raise unless each unit reads what is given, or what units before it write."""
+        """Raise unless each unit reads inputs of the graph, or results of earlier units."""
         known = {self._root(v) for v in self._given()}
         for unit in units:
             if not known.issuperset(map(self._root, unit.reads)):
@@ -102,8 +102,8 @@ class Builder:
         if all(v.size == 0 for v in node.outputs):
             self.units.append(EmptyUnit(node.op.name, (), node.outputs))
             return
-        alone = node.op.communicates and current_group().size == 1
-        if alone or name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
+        single_rank = node.op.communicates and current_group().size == 1
+        if single_rank or name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
             self._materialize(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
             if node.attrs.get("pieces", 1) > 1:
@@ -147,7 +147,7 @@ class Builder:
         self.units.append(unit or self._python(node))
 
     def _widen(self, node: Node) -> bool:
-        """Lower a node of 16-bit floats in float32 if it has native code in float32 alone."""
+        """Lower a node of 16-bit floats in float32 if it has native code only for float32."""
         halves = any(v.dtype in HALVES for v in (*node.inputs, *node.outputs))
         if not halves or node.op.name == "cast":
             return False
@@ -201,7 +201,7 @@ class Builder:
         else:
             for v in node.inputs:
                 self._materialize(v)
-            # oneDNN's relu turns NaN into 0: it is left to a loop.
+            # oneDNN's relu turns NaN into 0: a loop computes it.
             unit = None if what.relu else make_convolution(what.leader, bias, node.out, added)
         if unit is not None:
             if added is not None:
@@ -215,7 +215,7 @@ class Builder:
             self._lower(piece)
 
     def _attend(self, node: Node) -> None:
-        """Lower attention heads; their products and softmax one by one where no unit fits."""
+        """Lower attention heads; where no unit fits, their products and softmax one by one."""
         views = [self._view(v) for v in node.inputs]
         unit = make_attention(node, views, self.graph.constants)
         if unit is not None:
@@ -260,7 +260,7 @@ class Builder:
         return unit
 
     def _is_read_once(self, v: Value) -> bool:
-        """Return whether one node reads the memory of a value, which no variable has."""
+        """Return whether one node reads the memory of a value, which is no input or constant."""
         outputs = set(self.graph.outputs)
         while self.uses[v] == 1 and v not in outputs:
             if v not in self.aliases:

@@ -347,5 +347,5 @@ def make_indexing(node: Node) -> Unit | None:
     if not node.inputs[1].size or node.inputs[0].dtype == "string":
         return None
     if node.op.name == "add_rows" and node.out.dtype == "bool":
-        return None  # bytes are added there, but True and True is True
+        return None  # bytes are added there, but True and True must be True
     return GatherUnit(node) if node.op.name == "take_rows" else ScatterUnit(node)

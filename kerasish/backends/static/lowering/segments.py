@@ -33,11 +33,11 @@ class SegmentsUnit(Unit):
         return owner.may_share(written, read) and not any(read in p.reads for p in others)
 
     def share(self, written: Value, read: Value) -> None:
-        """Let `written` lie where `read` does."""
+        """Let `written` use the memory of `read`."""
         next(p for p in self.parts if written in p.writes).share(written, read)
 
     def in_place_of(self, written: Value) -> Value | None:
-        """Return the value in whose memory `written` lies."""
+        """Return the value whose memory `written` uses."""
         return next(p for p in self.parts if written in p.writes).in_place_of(written)
 
     def _batches(self) -> dict[Kernel, list[LoopUnit]]:
