@@ -1,12 +1,11 @@
-"""Products of many small matrices, apart in memory, such as those of attention heads.
+"""Products of many small matrices that are not adjacent, such as those of attention heads.
 
     out[i, j] = a[i, j] @ b[i, j] for all i, j
 
-Tiles stay in registers. `a` is read where it lies, whatever its strides; a strip of columns of `b`
-is copied to the stack first, since its rows may lie so far apart that few of them fit into the
-first-level cache. The columns of `b` and of `out` are adjacent.
-Each thread computes some of the products, and
-each sum adds its terms in order: results do not depend on the number of threads.
+Tiles stay in registers. `a` is read in place with any strides. A strip of columns of `b` is copied
+to the stack first, because with large strides few of its rows would fit into the first-level cache.
+The columns of `b` and of `out` are adjacent. Each thread computes some of the products, and each
+sum adds its terms in order: results do not depend on the number of threads.
 
 Argument block (int64 words): 0 table, 1 threads, 2 and 3 the two sizes of the batch, 4 rows,
 5 columns, 6 terms (at most `MOST_TERMS`), then the address of a and its strides (both of the batch,
@@ -155,7 +154,7 @@ class _Products:
         over_rows(w, word(0), self.rows, self.height, some)
 
     def _copy(self, b: Value, c: Value, columns: list[Columns]) -> None:
-        """Copy columns of b to the stack, side by side, with zeros after the last one."""
+        """Copy columns of b to the stack, adjacent, with zeros after the last one."""
         w, lanes = self.w, self.lanes
         width = len(columns) * lanes
         start = w.address(b, c, 4)

@@ -53,7 +53,7 @@ def _common_divisor(w: Writer, a: Value, b: Value) -> Value:
 
 
 def gcd(w: Writer, a: Value, b: Value) -> Value:
-    """The greatest number that divides both; 0 of 0 and 0."""
+    """The greatest common divisor; 0 for 0 and 0."""
     result = _common_divisor(w, _size(w, a), _size(w, b))
     return Value(result.text, a.dtype, a.lanes)
 

@@ -108,7 +108,7 @@ def gru_backward(
 
     Inputs: z, r, n, h_h, h, dh' (with `sequence`: the incoming gradient of h'; with `masked`:
     mask). Outputs: dz, dr (the same for x and h), dx_h (with `sequence`: dz and dr again), dh_h,
-    and the part of dh' that goes to dh in addition to dz U', dr U', dh_h U'.
+    and the part of dh' that is added to dh in addition to dz U', dr U', dh_h U'.
     """
     k = KernelBuilder()
     z, r, n, hh, h, dh = _inputs(k, 6, dtype)

@@ -194,7 +194,7 @@ def _remainder(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
 def _floor_divide(w: Writer, a: Value, b: Value) -> Value:
     if not is_float(a.dtype):
         return _integer_division(w, a, b)[0]
-    # One less where the signs differ. The remainder plus b would not do, since b may be infinite.
+    # One less where the signs differ. The remainder plus b would be wrong, since b may be infinite.
     rest, apart = _remainder(w, a, b)
     quotient = w.div(w.sub(a, rest), b)
     quotient = w.select(apart, w.sub(quotient, w.like(a, 1)), quotient)
