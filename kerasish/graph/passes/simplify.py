@@ -20,7 +20,7 @@ from kerasish.ops.shapes import Spec, broadcast_shapes
 from kerasish.typing import Array
 
 # A rule returns None (does not apply), a Value (use it instead) or a list of new nodes, the last
-# of which makes the result.
+# of which computes the result.
 Rule = Callable[["Rewriter", Node], Any]
 
 
@@ -34,7 +34,7 @@ class Rewriter:
         self.uses = graph.uses()
         self.nodes: list[Node] = []
         self.swaps: dict[Value, Value] = {}
-        self.repeated: set[Value] = set()  # made by broadcast_to
+        self.repeated: set[Value] = set()  # results of broadcast_to
         self.changed = False
 
     def run(self) -> Graph:
@@ -128,7 +128,7 @@ def _same_spec(a: Value, b: Value) -> bool:
 
 
 def _neutral(number: float, both: bool) -> Rule:
-    """x op number -> x; with `both`, number op x too."""
+    """x op number -> x; with `both`, also number op x."""
 
     def rule(r: Rewriter, node: Node) -> Value | None:
         a, b = node.inputs
@@ -197,7 +197,7 @@ def _is_exact(number: float, dtype: str) -> bool:
 
 
 def _chained_scale(r: Rewriter, node: Node) -> list[Any] | None:
-    """(x * c) * d -> x * (c * d) where x * c alone neither overflows nor underflows.
+    """(x * c) * d -> x * (c * d) where x * c by itself neither overflows nor underflows.
 
     Both factors must be at most 1 in size, or both at least 1: then x * c overflows or underflows
     only if the result does.
@@ -247,7 +247,7 @@ def _transpose(r: Rewriter, node: Node) -> Value | list[Any] | None:
 
 
 def _transposed_rows(r: Rewriter, node: Node) -> list[Any] | None:
-    """transpose(take_rows(x, i)) -> take_rows(x, transpose(i)), where the axes of i move alone."""
+    """transpose(take_rows(x, i)) -> take_rows(x, transpose(i)), where only the axes of i move."""
     inner = r.maker(node.inputs[0], "take_rows")
     if inner is None or inner.attrs["axis"] != 0 or r.uses.get(inner.out) != 1:
         return None
@@ -260,7 +260,7 @@ def _transposed_rows(r: Rewriter, node: Node) -> list[Any] | None:
 
 
 def _rows_of_transposed(r: Rewriter, node: Node) -> list[Any] | None:
-    """add_rows(transpose(x), i) -> add_rows(x, transpose(i)), where the axes of i move alone."""
+    """add_rows(transpose(x), i) -> add_rows(x, transpose(i)), where only the axes of i move."""
     x, indices = node.inputs
     inner = r.maker(x, "transpose")
     if inner is None or node.attrs["axis"] != 0 or r.uses.get(x) != 1:
@@ -273,7 +273,7 @@ def _rows_of_transposed(r: Rewriter, node: Node) -> list[Any] | None:
 
 
 def _moved_indices(axes: Sequence[int], indices: Value) -> tuple[int, ...] | None:
-    """Return how a transpose moves the first axes, those of indices; None if others move, too."""
+    """Return how a transpose moves the first axes, those of indices; None if others also move."""
     count = len(indices.shape)
     if tuple(axes[count:]) != tuple(range(count, len(axes))):
         return None
@@ -281,7 +281,7 @@ def _moved_indices(axes: Sequence[int], indices: Value) -> tuple[int, ...] | Non
 
 
 def _last_of(name: str, attr: str) -> Rule:
-    """f(f(x)) -> f(x) to the last shape, which is the attribute `attr`; nothing to x's own."""
+    """f(f(x)) -> f(x) to the last shape, the attribute `attr`; x if that is its shape."""
 
     def rule(r: Rewriter, node: Node) -> Value | list[Any] | None:
         x, inner = node.inputs[0], r.maker(node.inputs[0], name)
@@ -319,8 +319,8 @@ def _sum_of_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
     lead = len(shape) - len(x.shape)
     repeats = 1
     for axis in node.attrs["axis"]:
-        own = 1 if axis < lead else x.shape[axis - lead]
-        if own != 1:
+        size = 1 if axis < lead else x.shape[axis - lead]
+        if size != 1:
             return None
         repeats *= shape[axis]
     if repeats == 0 or not _is_exact(repeats, x.dtype):
@@ -353,7 +353,7 @@ def _full_slice(r: Rewriter, node: Node) -> Value | None:
 
 
 def _repeat_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
-    """op(broadcast_to(x), y) -> op(x, y) where y alone has the result's shape."""
+    """op(broadcast_to(x), y) -> op(x, y) where y by itself has the result's shape."""
     changed = False
     inputs = list(node.inputs)
     for i, v in enumerate(inputs):

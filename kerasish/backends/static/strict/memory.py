@@ -6,8 +6,8 @@ With KERASISH_STRICT_MEMORY (its values are in `guard_pages`) an executable
 - places its blocks between guard pages;
 - fills a block with signaling NaNs (0xA5 for integers and booleans) before the unit that first
   writes it and after the unit that reads it last, and variables that are written but not read;
-- checks before a unit that its inputs contain none of these, and after it that its outputs neither
-  contain any nor were computed from any, and that nothing around those blocks has changed;
+- checks before a unit that its inputs contain none of these, and after it that its outputs contain
+  none and were computed from none, and that nothing around those blocks has changed;
 - writes the name of each record into a file before it runs (`records.name_file`): after a crash it
   names the record that accessed a guard page.
 
@@ -84,7 +84,7 @@ class Watch:
                 first.setdefault(key, step)
             last.update(dict.fromkeys(self._touched(unit), step))
         for v in (*self._compiled_plan.graph.inputs, *self._compiled_plan.constants):
-            first.pop(v, None)  # they are there before the first unit
+            first.pop(v, None)  # they exist before the first unit
         for v in self._compiled_plan.graph.outputs:
             last.pop(root(v), None)
         return first, last
@@ -171,8 +171,8 @@ class Watch:
             return [Range(end, -(-end // 64) * 64)] if key in self._first and end % 64 else []
         if key in self._compiled_plan.constants:
             return []  # their pages cannot be written
-        own = key in self.offsets or guard_pages.is_guarded(address)
-        return guard_pages.slack(address, nbytes) if own else []
+        guarded = key in self.offsets or guard_pages.is_guarded(address)
+        return guard_pages.slack(address, nbytes) if guarded else []
 
 
 def _further(unit: Unit) -> list[Any]:

@@ -125,7 +125,7 @@ class _Walk:
         return Step("copy", (source,), (self._at(source.content, old, nbytes_of(old)),))
 
     def _in_place(self, unit: Unit) -> frozenset[Any]:
-        """Return what may share memory according to the unit or the builder."""
+        """Return the values that may share memory according to the unit or the builder."""
         pairs = set()
         for v in unit.writes:
             read = unit.in_place_of(v)
