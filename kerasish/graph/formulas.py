@@ -45,7 +45,7 @@ def pieces(node: Node) -> Sequence[Node]:
 
 
 def work_of(node: Node) -> int:
-    """Return the floating-point operations of a node; of one iteration if their number is unknown."""
+    """Return the floating-point operations of a node; per iteration if their number is unknown."""
     graphs = graphs_of(node.attrs) if node.op.kind == "control" else {}
     if graphs:
         inner = [sum(map(work_of, g.nodes)) for several in graphs.values() for g in several]

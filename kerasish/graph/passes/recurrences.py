@@ -183,7 +183,7 @@ class _Combiner:
             self._put(leader, [*before, leader], inputs, results)
 
     def _arriving(self, inputs: dict[str, Value]) -> list[Node]:
-        """Replace gradients that are zero at all, or all but the last, steps; return their nodes."""
+        """Replace gradients that are zero at all or all but the last steps; return their nodes."""
         before = []
         for name in ("g", "g_states", "g_cells"):
             node = self.makers.get(inputs[name]) if name in inputs else None
