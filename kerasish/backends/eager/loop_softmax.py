@@ -73,7 +73,7 @@ def softmax(x: Array, logarithm: bool = False) -> Any:
 
 
 def softmax_gradient(g: Array, y: Array, logarithm: bool = False) -> Any:
-    """Return the gradient by x where y = softmax(x, logarithm), g arriving at y."""
+    """Return the gradient by x of y = softmax(x, logarithm), given that of y."""
     result = _run(_BACKWARD[logarithm], g, y)
     if result is not None:
         return result
@@ -83,11 +83,11 @@ def softmax_gradient(g: Array, y: Array, logarithm: bool = False) -> Any:
 
 
 class _Parts(NamedTuple):
-    """Classes and logits as kernels take them.
+    """Classes and logits as arguments of kernels.
 
     Attributes:
         rows: the logits as a matrix.
-        places: of the logit of each row's class, in the flat matrix; the first where there is none.
+        places: of the logit of each row's class, in the flat matrix; the first if there is none.
         known: which rows have a class; None: all.
     """
 
@@ -96,7 +96,7 @@ class _Parts(NamedTuple):
     known: Array | None
 
     def kept(self, values: Array) -> Array:
-        """Return values, one for each row, with 0 where there is no class."""
+        """Return values, one per row, with 0 if there is no class."""
         return values if self.known is None else np.where(self.known, values, FLOAT.type(0))
 
 
@@ -120,14 +120,14 @@ _FEW = 4096
 
 @lru_cache(maxsize=16)
 def _few_starts(count: int, n: int) -> Array:
-    """Return where rows of n numbers begin; the array is shared, and only read."""
+    """Return the starts of rows of n numbers; the array is shared and read-only."""
     result = np.arange(0, count * n, n)
     result.flags.writeable = False
     return result
 
 
 def class_loss(classes: Array, logits: Array) -> tuple[Array, Array]:
-    """Return -log softmax(logits)[class], 0 for no class; and what the gradient needs of each row.
+    """Return -log softmax(logits)[class], 0 for no class; and statistics for the gradient.
 
     Shape: (...) int32, (..., n) -> (...), (2, rows).
     """
@@ -148,7 +148,7 @@ def class_loss(classes: Array, logits: Array) -> tuple[Array, Array]:
 
 
 def class_loss_gradient(g: Array, classes: Array, logits: Array, statistics: Array) -> Array:
-    """Return the gradient by the logits, g arriving at the loss; `statistics` is what came with it.
+    """Return the gradient by the logits, given that of the loss, and its `statistics`.
 
     Shape: (...), (...) int32, (..., n), (2, rows) -> (..., n).
     """

@@ -1,4 +1,4 @@
-"""New values of many variables of an optimizer by one compiled loop, a segment for each one."""
+"""New values of many variables of an optimizer by one compiled loop, one segment each."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from kerasish.graph.ir import Value
 from kerasish.typing import Array
 
 LEAST = 1 << 6  # elements of all variables together
-LARGE = 1 << 12  # elements for which a loop is compiled at once; for fewer after some updates
+LARGE = 1 << 12  # elements for which a loop is compiled immediately; for fewer, later
 _PATIENCE = 20  # updates of few elements that NumPy computes first: a short run compiles nothing
-_SMALL = 1 << 16  # elements up to which the results' memory is kept, with its addresses
+_SMALL = 1 << 16  # elements up to which the results' memory and its addresses are kept
 # Ops whose results have the same bits in a loop and in NumPy.
 _EXACT = frozenset(
     "add subtract multiply divide negative sqrt square absolute maximum minimum reciprocal".split()
@@ -26,16 +26,16 @@ _EXACT = frozenset(
 
 
 class _Layout:
-    """What updates of variables of given shapes have in common.
+    """The common data of updates of variables of given shapes.
 
     Args:
         shapes: of the variables.
-        outputs: how many results each has.
+        outputs: the number of results of each.
 
     Attributes:
         total: the elements of all variables.
         filled: the variables that have elements, by number; None: all.
-        sizes: how many these have.
+        sizes: the numbers of their elements.
         turns: the memory of the results of small variables; None for large ones.
     """
 
@@ -55,7 +55,7 @@ class UpdateLoop:
     """A program as a loop over all variables.
 
     Args:
-        program: what is computed.
+        program: the computation.
         known: the program's numbers, in the order in which `run` gets them.
     """
 
@@ -79,7 +79,7 @@ class UpdateLoop:
     def run(
         self, elements: Sequence[Sequence[Array]], numbers: Sequence[Any]
     ) -> list[list[Array]] | None:
-        """Return [new values, new slots, ...]; None where no loop computes them.
+        """Return [new values, new slots, ...]; None if no loop computes them.
 
         Args:
             elements: values, gradients and each kind of slot, all float32.

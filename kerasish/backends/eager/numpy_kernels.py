@@ -31,7 +31,7 @@ def _relu(x: Array) -> Array:
     return np.maximum(x, x.dtype.type(0))
 
 
-_FEW = 8  # rows of one index that are added one after the other, for all indices at once
+_FEW = 8  # rows of one index that are added one after the other, for all indices together
 
 
 def _add_rows(x: Array, indices: Array, *, size: int, axis: int) -> Array:
@@ -131,7 +131,7 @@ for _name, _ufunc in {
     "less": np.less, "equal": np.equal, "select": np.where, "absolute": np.absolute,
     "sign": np.sign, "reciprocal": np.reciprocal,
 }.items():  # fmt: skip
-    # The bare ufunc saves a Python frame an op.
+    # The bare ufunc saves a Python frame per op.
     KERNELS[_name] = _ufunc
 
 for _name in loop_elements.UNARY:

@@ -26,8 +26,8 @@ from kerasish.typing import Array, ArrayModule
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
-# The logit of a place that may not be attended to: its exponential is 0, and float16 holds it. A
-# target that may attend to nothing gets an average of all values, weighed as if it might.
+# The logit of a masked place: its exponential is 0, and float16 can represent it. A target without
+# any allowed source gets an average of all values, weighted as without the mask.
 CLOSED = -60000.0
 
 
@@ -98,10 +98,10 @@ ATTENTION = make_op(_kernel, _rule, outputs=2, first_alone=True)
 
 
 def _bias(bias: Array, mask: Array, dtype: str, full: tuple[int, ...]) -> list[Any] | None:
-    """Return what is added to the logits, of 4 axes, in a list that may be empty.
+    """Return the array that is added to the logits, of 4 axes, in a list that may be empty.
 
-    A bias that gets a gradient is as large as the logits, so that the gradient is, too. None: the
-    shapes do not broadcast.
+    A bias that gets a gradient is expanded to the size of the logits, because the gradient has that
+    size. None: the shapes do not broadcast.
     """
     given = [None if x is None else as_tensor(x) for x in (bias, mask)]
     for x in given:
@@ -165,7 +165,7 @@ def fused_attend(
 
 
 def _fit(q: Array, k: Array, v: Array) -> bool:
-    """Return whether the three belong together, and cuDNN may do them."""
+    """Return whether the shapes of the three match, and cuDNN may compute them."""
     if not fits(q, k, v) or {q.dtype, k.dtype, v.dtype} - {q.dtype}:
         return False
     if (

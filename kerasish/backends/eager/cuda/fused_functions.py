@@ -1,9 +1,9 @@
 """Composed functions that one kernel computes: softmax, losses, norms, dropout.
 
 `FUSED_FUNCTIONS` lists them for the engine of a GPU. An entry takes the function's arguments and
-returns (op, inputs, attributes) of an op made in this package, a `Result` that several such ops
-gave, or None if the composition must be used. These ops are in no registry, since only this engine
-uses them. Their gradients are kernels, too; a second derivative is found by differentiating the
+returns (op, inputs, attributes) of an op defined in this package, a `Result` of several such ops,
+or None if the composition must be used. These ops are in no registry, since only this engine uses
+them. Their gradients are also kernels; a second derivative is computed by differentiating the
 composition.
 """
 
@@ -138,7 +138,7 @@ _NORM_FACTOR = make_op(
 
 def _norm_factor(gradients: Sequence[Array], limit: float) -> Call | None:
     given = [as_tensor(g) for g in gradients]
-    # Empty ones count, too: as nothing.
+    # Empty ones are allowed, too.
     known = given and all(g.dtype in SCALARS for g in given)
     return (_NORM_FACTOR, given, {"limit": limit}) if known else None
 
@@ -168,7 +168,7 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | Result | None]] = {
     statistics.mean: fused_mean,
     statistics.running_sums: fused_running_sums,
 }
-# How many of an op's results are its function's; the others are for its gradient.
+# The number of an op's results that the function returns; the others are for its gradient.
 FIRST_RESULTS = {
     CLASS_LOSS: 1,
     MAX_POOL: 1,

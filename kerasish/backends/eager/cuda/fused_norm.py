@@ -67,7 +67,7 @@ def _norm_again(
             return _norm_composed(x, gamma, beta, epsilon, centered)
 
         result = again(fused, given, [g])
-        # Sums of g are kernels' results without centering, too, but no code asks for them.
+        # Kernels also return sums of g without centering, but no code uses them.
         return (*result[:2], cast(result[2] if centered else multiply(gamma, 0), "float32"))
 
     return (*again(back, [g, x, gamma], h), None, None)
@@ -121,7 +121,7 @@ def fused_rms_norm(
     return RMS_NORM, [x, scale], {"epsilon": _epsilon(epsilon)}
 
 
-# --- group normalisation ------------------------------------------------------------------------
+# --- group normalization ------------------------------------------------------------------------
 
 
 def _group_norm_kernel(
@@ -224,7 +224,7 @@ def fused_moments(
     return _MOMENTS, [x], {}
 
 
-# --- batch normalisation --------------------------------------------------------------------------
+# --- batch normalization --------------------------------------------------------------------------
 
 
 def _standardize_kernel(
@@ -284,7 +284,7 @@ def _standardize_rule(
         given = [x, mean, variance, gamma, beta]
         composed = composition(normalization.standardize)
         return again(lambda *xs: composed(*xs, -1, epsilon), given, [g[0]])
-    # All that flows to x, through its moments as well: nothing is left for these to pass on.
+    # The whole gradient of x, including that through its moments, so the moments pass none on.
     dx, by_gamma, by_beta = _BATCH_GRADIENT(g[0], x, mean, y[1], gamma, epsilon=epsilon)
     return dx, None, None, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype)
 
@@ -309,7 +309,7 @@ def fused_standardize(
     return STANDARDIZE, given, {"epsilon": float(epsilon)}
 
 
-# --- batch normalisation by the batch's own moments -----------------------------------------------
+# --- batch normalization by the batch's moments ---------------------------------------------------
 
 
 def _batch_kernel(

@@ -17,7 +17,7 @@ __device__ __forceinline__ Spread spread_of(P row, i64 n) {
         top = most;
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            // Nothing but -infinity so far adds nothing, but a NaN must show.
+            // With only -infinity so far nothing is added, but a NaN must stay visible.
             if (top != LOWEST || x.at[k] != x.at[k]) total += expf(x.at[k] - top);
         }
     }
@@ -93,14 +93,14 @@ __device__ void class_loss_rows(
         if (threadIdx.x == 0) {
             int own = classes[row];
             float log_sum = logf(s.total);
-            // The difference first: it is exact where the largest logit is far from 0.
+            // The difference first: it is exact if the largest logit is far from 0.
             put(loss + row, own >= 0 && own < n ? log_sum + (s.top - get(from + own)) : 0.0f);
             log_sums[row] = log_sum + s.top;
         }
     }
 }
 
-// loss = log(sum(exp(x))) - x[class], 0 where there is no such class; log_sums = log(sum(exp(x))).
+// loss = log(sum(exp(x))) - x[class], 0 if there is no such class; log_sums = log(sum(exp(x))).
 extern "C" __global__ void class_loss(
     IN(Scalar) x, IN(int) classes, OUT(Scalar) loss, OUT(float) log_sums, i64 rows, i64 n,
     int packed) {
@@ -126,7 +126,7 @@ __device__ void class_loss_gradient_rows(
     }
 }
 
-// dx = g (softmax(x) - onehot(class)); each: the step from a row's g to the next, 1 or 0.
+// dx = g (softmax(x) - onehot(class)); each: the stride from a row's g to the next, 1 or 0.
 extern "C" __global__ void class_loss_gradient(
     IN(Scalar) g, IN(Scalar) x, IN(int) classes, IN(float) log_sums, OUT(Scalar) dx, i64 rows, i64 n,
     i64 each, int packed) {
@@ -148,8 +148,8 @@ struct Smallest {
     __device__ __forceinline__ float start() const { return -LOWEST; }
 };
 
-// hits = 1 where the first largest number of a row (the first NaN, if there is one) is that of its
-// class, else 0. n is below 2^24: float holds its positions.
+// hits = 1 if the first largest number of a row (the first NaN, if there is one) is that of its
+// class, else 0. n is below 2^24: float represents its positions exactly.
 extern "C" __global__ void class_hits(
     IN(Scalar) x, IN(int) classes, OUT(float) hits, i64 rows, i64 n) {
     for (i64 row = first_row(); row < rows; row += row_step()) {
@@ -210,7 +210,7 @@ __device__ void target_loss_rows(
     }
 }
 
-// loss = -sum(t log_softmax(x)); log_sums = log(sum(exp(x))), weight = sum(t) serve the gradient.
+// loss = -sum(t log_softmax(x)); log_sums = log(sum(exp(x))), weight = sum(t) are for the gradient.
 extern "C" __global__ void target_loss(
     IN(Scalar) t, IN(Scalar) x, OUT(Scalar) loss, OUT(float) log_sums, OUT(float) weight, i64 rows,
     i64 n, int packed) {

@@ -44,7 +44,7 @@ def softmax(x: Any, logarithm: bool = False) -> Any:
 
 
 def softmax_gradient(g: Any, y: Any, logarithm: bool = False) -> Any:
-    """Return the gradient by x where y = softmax(x, logarithm), g arriving at y."""
+    """Return the gradient by x of y = softmax(x, logarithm), given that of y."""
     check("softmax_gradient", g, y)
     g, y = compact(g), compact(y)
     dx = empty(y.shape, y.dtype)
@@ -68,7 +68,7 @@ def class_loss(classes: Any, logits: Any) -> tuple[Any, Any]:
 
 
 def class_loss_gradient(g: Any, classes: Any, logits: Any, log_sums: Any) -> Any:
-    """Return the gradient by the logits, g arriving at the loss; `log_sums` is what came with it.
+    """Return the gradient by the logits, given that of the loss; `log_sums` is its other result.
 
     Shape: (...), (...) int32, (..., n), (...) float32 -> (..., n).
     """
@@ -76,7 +76,7 @@ def class_loss_gradient(g: Any, classes: Any, logits: Any, log_sums: Any) -> Any
     x = compact(logits)
     classes = compact(cast(classes, np.int32))
     dx = empty(x.shape, x.dtype)
-    # What arrives is often one number for all rows: nothing needs to repeat it.
+    # The incoming gradient is often one number for all rows: it need not be repeated.
     same = g.size > 1 and not any(g.strides)
     g = g.reshape(-1)[:1] if same else compact(g)
     sizes = (*_sizes(x), np.int64(not same))
@@ -101,7 +101,7 @@ def target_loss(target: Any, logits: Any) -> tuple[Any, Any, Any]:
 
 
 def target_loss_gradient(g: Any, target: Any, logits: Any, log_sums: Any, weight: Any) -> Any:
-    """Return the gradient by the logits, g arriving at the loss; the rest is what came with it."""
+    """Return the gradient by the logits, given that of the loss and its other results."""
     check("target_loss_gradient", g, target, logits)
     t, x = compact(target), compact(logits)
     dx = empty(x.shape, x.dtype)
