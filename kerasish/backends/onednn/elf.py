@@ -2,7 +2,7 @@
 
 Wheels contain copies of common libraries under names with a hash, to avoid conflicts with other
 copies. A library that needs "libgomp.so.1" does not recognize "libgomp-e985bcbb.so.1.0.0" as such.
-The copy in memory made here has the expected name.
+The copy in memory that is created here has the expected name.
 
 Source: System V ABI, ELF-64 object file format: program header, dynamic section.
 """
