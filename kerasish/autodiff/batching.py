@@ -19,7 +19,7 @@ from kerasish.typing import Structure
 
 
 class Batched:
-    """The value of a tensor inside `vmap`: it stands for one example, and holds all of them.
+    """The value of a tensor inside `vmap`: it represents one example, and holds all of them.
 
     Args:
         inner: all examples, along axis 0.
@@ -58,7 +58,7 @@ class Batcher(Engine):
         return value.inner if mine else None
 
     def batched(self, inner: Tensor) -> Tensor:
-        """Return the tensor that stands for one example of `inner`."""
+        """Return the tensor that represents one example of `inner`."""
         return wrap(Batched(inner, self))
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:

@@ -93,7 +93,7 @@ def walk_back(
     Args:
         targets: pairs (tensor, g), where g is the incoming derivative.
         wanted: names (see `_name`) of inner tensors whose derivatives are also kept.
-        since: records made before this serial number count as constants.
+        since: records with smaller serial numbers are constants.
     """
     results: dict[Any, Tensor] = {}
     kept: dict[Any, Tensor] = {}
@@ -150,7 +150,7 @@ def differentiate(
         gradients: the incoming derivative of each; None: ones.
         wanted: names of inner tensors whose derivatives are also returned.
         create_graph: whether the reverse pass is recorded, so that it can be differentiated.
-        since: records made before this serial number count as constants.
+        since: records with smaller serial numbers are constants.
     """
     if gradients is None:
         gradients = []

@@ -217,7 +217,7 @@ class _Blocks:
         return small
 
     def _shrink_factors(self, factors: list[Value], from_last: int, size: int) -> None:
-        """Give the factors of a product fewer rows, columns or pairs of matrices."""
+        """Reduce the rows, columns or pairs of matrices of a product's factors."""
         for i, x in enumerate(factors):
             read = i == 2 + from_last if from_last >= -2 else len(x.shape) >= -from_last
             if read and x.shape[from_last] != 1:

@@ -27,7 +27,7 @@ class UpdateProgram(NamedTuple):
         elements: its inputs that have elements: value, gradient, slots.
         numbers: its inputs without axes: those of `numbers` that are not None, then the
             variables read.
-        variables: the variables behind the last ones of `numbers`.
+        variables: the variables of the last ones of `numbers`.
         decay: the input for the weight decay of a variable, None without decay.
         constants: numbers that were known during the trace.
         once: the nodes that need no elements, in order.

@@ -54,7 +54,7 @@ def matmul(
         a_shape: (*batch, m, k) as the product sees it, whatever the strides.
         b_shape: (*batch, k, n); sizes of batch axes are equal or 1 in one of the two (broadcast);
             the shorter of both ranks is filled with leading ones.
-        a_strides: elements (not bytes) from one index to the next, as many as sizes; None: a is
+        a_strides: elements (not bytes) from one index to the next, one per size; None: a is
             C-ordered.
         b_strides: the same of b.
         out_strides: the same of out, whose last axis must have stride 1.

@@ -66,7 +66,7 @@ _lock = fork_safe_lock(globals(), "_lock")
 
 
 class NativeError(RuntimeError):
-    """A native library is missing or cannot be used; the message says what to install."""
+    """A native library is missing or cannot be used; the message names what to install."""
 
 
 class _State:
@@ -123,7 +123,7 @@ def library() -> ctypes.CDLL:
 def symbol(name: str) -> int:
     """Return the address of the C function `name` of OpenMP or oneDNN; 0 if there is none.
 
-    The libraries that oneDNN is linked to come first, so that there is one thread pool.
+    The libraries that oneDNN is linked to have priority, so that there is one thread pool.
     """
     available()
     for loaded in (_State.onednn, _State.openmp):

@@ -1,8 +1,8 @@
 """Loop fusion: element-wise ops and the reductions they feed become fused nodes, one loop each.
 
 A group has a frame: the shape that its loop runs over, split into row axes and column axes. Every
-value in the group varies along some axes of the frame. Its `dims` give, for each of its own axes,
-the axis of the frame, or None where it does not vary. A reduction over the column axes gives one
+value in the group varies along some axes of the frame. Its `dims` are, for each axis of the value,
+the axis of the frame, or None where it does not vary. A reduction over the column axes yields one
 number per row; one over the row axes (or the last of them), one number per column; one over all
 axes, a single number. After the latter two, only columns and numbers can follow in the same loop.
 """

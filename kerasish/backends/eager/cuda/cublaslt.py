@@ -38,7 +38,7 @@ IN_COMPUTE_TYPE = 2
 EPILOGUES = {None: 0, "relu": 2, "gelu": 32}
 PLAIN, WITH_BIAS = 1, 4
 # The sums of the right factor's columns are written where a bias would be read (BGRADA: the right
-# factor comes first).
+# factor is first).
 WITH_SUMS = 256
 MOST_WORKSPACE = 32 << 20
 MOST_PLANS = 1024
@@ -113,7 +113,7 @@ def library(version: int) -> Any:
 
 def _checked(what: str, status: int) -> None:
     if status:
-        raise LibraryError(f"cuBLASLt: {what} gives status {status}.")
+        raise LibraryError(f"cuBLASLt: {what} returns status {status}.")
 
 
 def _set(lib: Any, kind: str, handle: Any, attribute: int, value: Any) -> None:
@@ -136,7 +136,7 @@ def describe(lib: Any, product: ProductRequest) -> tuple[Any, Any, Any, Any]:
     compute = COMPUTE_TF32 if product.tf32 else COMPUTE_FLOAT
     result = ctypes.c_void_p()
     _checked("MatmulDescCreate", lib.cublasLtMatmulDescCreate(ctypes.byref(result), compute, FLOAT))
-    # y^T = b^T a^T: the right factor comes first.
+    # y^T = b^T a^T: the right factor is first.
     for attribute, matrix in ((TRANSPOSE_A, product.right), (TRANSPOSE_B, product.left)):
         operation = ctypes.c_int32(TRANSPOSED if matrix.transposed else 0)
         _set(lib, "MatmulDesc", result, attribute, operation)

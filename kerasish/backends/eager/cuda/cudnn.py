@@ -108,7 +108,7 @@ class _Said:
 def _warn(message: str) -> None:
     if not _Said.yet:
         _Said.yet = True
-        warnings.warn(f"{message} Kernels of our own do its work.", stacklevel=2)
+        warnings.warn(f"{message} The package's kernels are used instead.", stacklevel=2)
 
 
 @functools.cache

@@ -44,7 +44,7 @@ class Operand:
         strides: elements between neighbors along each outer size; None: `columns` for element
             operands, 1 for row operands, 0 otherwise (rank 1 only).
         column_stride: elements between columns (used only where the structure has `strided`).
-        limit: the number of rows of the array behind a gather or scatter.
+        limit: the number of rows of the array of a gather or scatter.
     """
 
     address: int

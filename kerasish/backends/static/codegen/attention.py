@@ -49,7 +49,7 @@ class Heads:
 
     Attributes:
         backward: whether it computes the gradients by q, k and v.
-        masked: whether a mask says which logits count.
+        masked: whether a mask selects the logits that count.
         twice: whether the mask also sets weights to 0.
     """
 

@@ -327,7 +327,7 @@ class KernelBuilder:
     ) -> Symbol:
         """Add an input; all inputs must be added before the first op."""
         if self._nodes:
-            raise ValueError("inputs come before ops: ids 0 .. n-1 are theirs")
+            raise ValueError("inputs must be added before ops: their ids are 0 .. n-1")
         number = None if gather is None else gather.number
         self._inputs.append(Input(dtype, level, strided, number))
         self._dtypes.append(computed(dtype))

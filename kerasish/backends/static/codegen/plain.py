@@ -198,7 +198,7 @@ def _store(w: Writer, value: Value, base: Value, at: Value, dtype: str) -> None:
 
 
 def _less(w: Writer, a: Value, b: Value) -> Value:
-    """Return whether a comes before b; NaN comes last."""
+    """Return whether a is before b; NaN is last."""
     if not is_float(a.dtype):
         return w.compare("slt" if is_signed(a.dtype) else "ult", a, b)
     last = w.bits_and(w.compare("uno", b, b), w.compare("ord", a, a))

@@ -14,9 +14,9 @@ Stated error, in units in the last place, over every finite argument
 | sin, cos | 2 | C library | reduced in float64 by pi/2 in three parts; above 2**30 C library |
 | power | 1 | C library | in float64: exp(y log(abs(x))) |
 
-NaN gives NaN; infinities and signed zeros give the results of C's functions. The coefficients are
-minimax fits (Lawson's iteration on 4,000 Chebyshev points), and Taylor's for float64.
-A function without a polynomial here calls the C library lane by lane through the table of pointers
+NaN returns NaN; infinities and signed zeros return the results of C's functions. The coefficients
+are minimax fits (Lawson's iteration on 4,000 Chebyshev points), and Taylor's for float64. A
+function without a polynomial here calls the C library lane by lane through the table of pointers
 that every record has, so the code contains no addresses.
 """
 

@@ -68,7 +68,7 @@ def grouped(
 
     Args:
         units: in execution order.
-        key_of: value -> what stands for its memory; values in one memory have equal keys.
+        key_of: value -> the key of its memory; values in the same memory have equal keys.
         variables: the keys of memory that outlives a run.
         threads: how many branches may run at the same time.
     """

@@ -246,7 +246,7 @@ class MatmulUnit(LibraryUnit):
 
 
 def epilogue_kernel(bias: Value | None, activation: str, added: bool = False) -> Kernel:
-    """Return what is done to each element of a product.
+    """Return the epilogue that is applied to each element of a product.
 
     Args:
         bias: added to each row, or None.

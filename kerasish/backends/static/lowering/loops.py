@@ -91,7 +91,7 @@ def _collapse(
 
 
 class Recipe(NamedTuple):
-    """Everything a loop's kernel is built from: equal recipes give equal kernels.
+    """Everything a loop's kernel is built from: equal recipes yield equal kernels.
 
     Attributes:
         rank: the number of outer sizes.
@@ -263,7 +263,7 @@ class LoopUnit(Unit):
         """Check that the loop writes every element of every output.
 
         Raises:
-            AssertionError: it does not; the kernel would give wrong numbers.
+            AssertionError: it does not; the kernel would compute wrong numbers.
         """
         rows, columns, groups = math.prod(self.axes.outer), self.axes.columns, self.axes.groups
         levels = plan_loops(kernel).levels

@@ -28,7 +28,7 @@ class ProgressThread(threading.Thread):
     Args:
         test: the address of `MPI_Test`, which several threads may call.
         request: the address of a request that no other thread uses, and that never completes.
-        no_status: the address that stands for MPI_STATUS_IGNORE.
+        no_status: the value of MPI_STATUS_IGNORE.
         sleep: the address of `usleep`.
 
     Attributes:
@@ -69,7 +69,7 @@ def progress_thread(group: Group, calls: NativeCalls | None) -> ProgressThread |
     """Return the thread of this process, started; None where sums need none.
 
     Args:
-        group: the ranks; `Group.endless_request` says whether they need one.
+        group: the ranks; `Group.endless_request` tests whether they need one.
         calls: their native calls.
     """
     if _Started.thread is None and calls is not None and calls.sleep:

@@ -123,7 +123,7 @@ class RecurrentUnit(StandaloneUnit):
 
 
 def _inputs(k: KernelBuilder, count: int, masked: bool) -> tuple[list[Symbol], Symbol | None]:
-    """Return the inputs of a cell, and whether each row counts, where a mask says so."""
+    """Return the inputs of a cell, and, with a mask, whether each row counts."""
     symbols = [k.input("float32") for _ in range(count)]
     mask = k.input("float32", level="row") if masked else None
     return symbols, None if mask is None else k.op("not_equal", mask, 0.0)

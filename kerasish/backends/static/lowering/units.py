@@ -93,7 +93,7 @@ class Unit:
         return None
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return the native records; `locate(value)` gives the place of a value."""
+        """Return the native records; `locate(value)` returns the place of a value."""
         raise NotImplementedError(f"{type(self).__name__} creates no records.")
 
     def kernels(self) -> list[Any]:

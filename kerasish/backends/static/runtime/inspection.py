@@ -24,7 +24,7 @@ def timings(timed: Sequence[tuple[str, Any, float]], origins: Origins) -> list[T
     Args:
         timed: (name, unit or None, seconds) of each record. The work of a unit of several records
             counts with the first of them.
-        origins: where values come from.
+        origins: the origins of values.
     """
     records = [(name, unit) for name, unit, _ in timed]
     described = origins.described
@@ -68,7 +68,7 @@ def explained(error: RecordError, executable: Executable, origins: Origins) -> E
     Args:
         error: of the executable's last run; its memory is as the record left it.
         executable: what ran.
-        origins: where values come from.
+        origins: the origins of values.
     """
     if not error.out_of_range or error.record is None:
         return error

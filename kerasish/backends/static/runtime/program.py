@@ -233,7 +233,7 @@ class Executable:
         """Run once on the content of `inputs` and the variables' buffers.
 
         Raises:
-            RecordError: an index is out of range, for example; `inspection.explained` says more.
+            RecordError: an index is out of range, for example; see `inspection.explained`.
         """
         self._run_parts(_run_part)
 
