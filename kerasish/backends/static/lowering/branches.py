@@ -254,7 +254,7 @@ def _forks(needs: _Needs) -> list[int]:
     """Return the units that several others need, in order."""
     needed: set[int] = set()
     forks: set[int] = set()
-    for lane in needs.values():
-        forks |= needed.intersection(lane)
-        needed.update(lane)
+    for required in needs.values():
+        forks |= needed.intersection(required)
+        needed.update(required)
     return sorted(forks)
