@@ -750,7 +750,7 @@ def test_groups_must_fit_the_rows():
     k = KernelBuilder()
     k.output(k.op("column_sum", k.input("float32")))
     kernel = k.build()
-    with pytest.raises(ValueError, match="7 rows do not fall into 2 groups"):
+    with pytest.raises(ValueError, match="7 rows cannot be divided into 2 groups"):
         arguments.pack(kernel, [0, 0], table=0, rows=7, columns=1, groups=2)
     with pytest.raises(ValueError, match="do not fall"):
         arguments.pack(softmax_kernel(), [0, 0], table=0, rows=6, columns=1, groups=2)
