@@ -752,7 +752,7 @@ def test_groups_must_fit_the_rows():
     kernel = k.build()
     with pytest.raises(ValueError, match="7 rows cannot be divided into 2 groups"):
         arguments.pack(kernel, [0, 0], table=0, rows=7, columns=1, groups=2)
-    with pytest.raises(ValueError, match="do not fall"):
+    with pytest.raises(ValueError, match="cannot be divided"):
         arguments.pack(softmax_kernel(), [0, 0], table=0, rows=6, columns=1, groups=2)
 
 
