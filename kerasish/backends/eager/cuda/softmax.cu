@@ -39,7 +39,7 @@ __device__ void softmax_rows(IN(Scalar) x, OUT(Scalar) y, i64 rows, i64 n, int l
 #pragma unroll
             for (int k = 0; k < N; ++k) {
                 float shifted = v.at[k] - s.top;
-                v.at[k] = logarithm ? shifted - normalizer : expf(shifted) * log_sums;
+                v.at[k] = logarithm ? shifted - normalizer : expf(shifted) * normalizer;
             }
             store<N>(to + j, v);
         }
