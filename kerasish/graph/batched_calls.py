@@ -150,8 +150,8 @@ def _reverse_of(tracer: Tracer, graph: Graph, arguments: int, floats: tuple[int,
         entered = [inner.input(v.spec) for v in graph.inputs]
         slopes = [inner.input(v.spec) if _is_float(v) else None for v in graph.outputs]
         results = inner.values_of(_slopes_of(graph, entered, slopes, len(graph.outputs)))
-    arguments = [*entered, *(g for g in slopes if g is not None)]
-    return Graph([t.value for t in arguments], inner.constants, inner.nodes, results)
+    entering = [*entered, *(g for g in slopes if g is not None)]
+    return Graph([t.value for t in entering], inner.constants, inner.nodes, results)
 
 
 def _run_reverse(
