@@ -41,7 +41,7 @@ and of functions that the test calls are not detected; the slow tests run a samp
 
 
 def mark_of(mutant: Mutant) -> str:
-    """Return a digest of the change, which does not depend on the location of its file."""
+    """Return what tells whether an outcome belongs to exactly this change, wherever its file is."""
     return _digest("\0".join((mutant.before, mutant.after)))
 
 
