@@ -103,7 +103,7 @@ def get_registered_object(
     Args:
         name: `package>name`.
         custom_objects: name -> class or function, for names that are not registered; None: none.
-        module_objects: name -> class or function that are looked at last; None: none.
+        module_objects: name -> class or function that are checked last; None: none.
 
     Example:
         >>> import kerasish
@@ -337,7 +337,7 @@ def deserialize_keras_object(
 
     Args:
         config: the serialized object.
-        custom_objects: name -> class or function, besides what was registered; None: none.
+        custom_objects: name -> class or function, in addition to what was registered; None: none.
         safe_mode: False lets Lambda layers name functions that can be imported; code inside
             files is run in no mode.
         module_objects: where plain names are looked up; None: none.

@@ -93,7 +93,7 @@ def hide_frames(error: BaseException, keep_entry: bool = True) -> None:
     caller = head.tb_frame.f_back
     operator = caller is not None and caller.f_globals.get("__name__") == _OPERATORS
     if caller is not None and operator:
-        caller = caller.f_back  # `x + y` is an entry of its own, and its frame is enough
+        caller = caller.f_back  # `x + y` is a separate entry, and its frame is enough
     if caller is not None and _top_module(caller) == _PACKAGE:
         return
     entries = _entries(head)
@@ -109,7 +109,7 @@ def hide_frames(error: BaseException, keep_entry: bool = True) -> None:
 
 
 def _first_after_wrappers(entries: list[TracebackType]) -> int:
-    """Return the place of the first entry that is no wrapper's; the last one's if all are."""
+    """Return the place of the first entry that is not of a wrapper; of the last one if all are."""
     modules = [entry.tb_frame.f_globals.get("__name__") for entry in entries]
     own = [i for i, module in enumerate(modules) if i and module not in _WRAPPERS]
     return own[0] if own else len(entries) - 1

@@ -1,4 +1,4 @@
-"""`map`: a function of each element, in this thread or in several; with random draws if wanted."""
+"""`map`: a function of each element, in this thread or in several; optionally with random draws."""
 
 from __future__ import annotations
 

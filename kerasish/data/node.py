@@ -345,7 +345,7 @@ def rows_in(chunk: list[Any] | Stacked) -> list[Any]:
 def place_error(what: str) -> ValueError:
     """Return the error for data that has become shorter since its place was saved."""
     return ValueError(
-        f"The saved place of the Dataset lies behind the end of the data ({what} is missing): the "
+        f"The saved place of the Dataset is after the end of the data ({what} is missing): the "
         "data has changed since. Start from the beginning."
     )
 

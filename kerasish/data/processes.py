@@ -2,8 +2,8 @@
 
 They start as new processes, not as copies of this one, so that its threads and locks do not matter.
 They get the function once, by value: lambdas and functions of a script or a notebook work, and no
-`if __name__ == "__main__":` is needed. Each process has a pipe of its own, and the tasks go round:
-the results come in order. A process whose pipe is closed ends at once, whatever it is doing.
+`if __name__ == "__main__":` is needed. Each process has its own pipe, and tasks are given in turn:
+the results are in order. A process whose pipe is closed ends at once, whatever it is doing.
 """
 
 from __future__ import annotations

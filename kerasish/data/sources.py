@@ -366,7 +366,7 @@ class GeneratorNode(DataNode):
         fits = (
             spec.shape is None
             or len(shape) == len(spec.shape)
-            and all(wanted is None or size == wanted for size, wanted in zip(shape, spec.shape))
+            and all(n is None or size == n for size, n in zip(shape, spec.shape))
         )
         if not fits:
             raise ValueError(f"{place()} has shape {shape}, the signature says {spec.shape}.")

@@ -90,7 +90,7 @@ def _unpack_zip(archive: Path, work: Path) -> None:
     with zipfile.ZipFile(archive) as zipped:
         for name in zipped.namelist():
             if _leads_outside(name):
-                raise zipfile.BadZipFile(f"member {name!r} would lie outside of the folder")
+                raise zipfile.BadZipFile(f"member {name!r} would be outside of the folder")
         zipped.extractall(work)
 
 

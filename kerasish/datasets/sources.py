@@ -78,7 +78,7 @@ def fetch(
     """Return the path of a file of SOURCES in the cache, downloaded and checked if need be.
 
     The environment variable KERASISH_DATASETS_URL names a folder (a mirror, or file://...) that is
-    asked in place of the usual servers; the checksums hold for it too.
+    used in place of the usual servers, with the same checksums.
 
     Args:
         name: key in SOURCES.

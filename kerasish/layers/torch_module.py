@@ -26,7 +26,7 @@ class TorchModuleWrapper(Layer):
     The module's parameters become trainable weights, its buffers (running means, for example)
     weights that are not trained. Optimizers, callbacks, files and distribution treat them like any
     others. In a compiled step the module is one call of Python; the rest stays native. Derivatives
-    compute the module once more, with the same random numbers: dropout of PyTorch repeats when a
+    compute the module again, with the same random numbers: dropout of PyTorch repeats when a
     run is repeated or resumed. Second derivatives raise.
 
     Args:

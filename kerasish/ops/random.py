@@ -280,7 +280,7 @@ def categorical(state: Any, logits: Any, num_samples: int, dtype: DTypeLike = "i
     logits = cast(logits, name)
     rows, classes = logits.shape
     u = unit(state, (rows, num_samples, classes), name)
-    # 1 - u lies in (0, 1]; the half step keeps both logarithms finite.
+    # 1 - u is in (0, 1]; the half step keeps both logarithms finite.
     noise = negative(log(negative(log(subtract(1.0 - 2.0**-25, multiply(u, 1 - 2.0**-24))))))
     return cast(argmax(add(expand_dims(logits, 1), noise), -1), dtypes.name_of(dtype))
 
@@ -390,8 +390,8 @@ def binomial(
 ) -> Tensor:
     """Return how many of `counts` trials succeed, each with its probability.
 
-    The middle one of n uniform numbers is drawn (it is beta distributed): if it lies below p, so
-    does the half under it, and the rest is the same question for n / 2 trials; the last 16 are
+    The middle one of n uniform numbers is drawn (it is beta distributed): if it is below p, so
+    is the half under it, and the rest is the same question for n / 2 trials; the last 16 are
     counted.
 
     Source: Devroye, Non-uniform random variate generation, 1986, X.4.4.

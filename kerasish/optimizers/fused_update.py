@@ -72,7 +72,7 @@ class Formula:
         return self.optimizer.updated(value, gradient, slots, result, decay)
 
     def refresh(self, shared: Sequence[Variable]) -> None:
-        """Forget what engines compiled, if a setting of the optimizer has changed since."""
+        """Drop what engines compiled, if a setting of the optimizer has changed since."""
         settings = _settings(self.optimizer)
         if settings != self._settings or self.shared != tuple(shared):
             self._settings, self.shared = settings, tuple(shared)

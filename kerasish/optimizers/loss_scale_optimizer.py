@@ -58,7 +58,7 @@ class LossScaleOptimizer(Optimizer):
         if not kwargs.pop("dynamic", True):
             raise ValueError(
                 "LossScaleOptimizer: its scale is dynamic; for a constant one give the inner "
-                "optimizer a loss_scale_factor, and use that alone."
+                "optimizer a loss_scale_factor, and use only that."
             )
         # Old files of Keras hold the arguments of every optimizer here, at their defaults.
         given = {k: v for k, v in kwargs.items() if v != _UNUSED.get(k, _UNUSED)}

@@ -17,7 +17,7 @@ LearningRate = (
 
 
 class OptionsWithoutDecay(TypedDict, total=False):
-    """`Options` of an optimizer that gives `weight_decay` a default of its own."""
+    """`Options` of an optimizer with its own default of `weight_decay`."""
 
     clipnorm: float | None
     clipvalue: float | None
@@ -31,7 +31,7 @@ class OptionsWithoutDecay(TypedDict, total=False):
 
 
 class Options(OptionsWithoutDecay, total=False):
-    """What every optimizer takes besides its own arguments; `Optimizer` says what they mean."""
+    """What every optimizer takes in addition to its own arguments; `Optimizer` explains them."""
 
     weight_decay: float | None
 

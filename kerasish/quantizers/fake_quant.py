@@ -25,7 +25,7 @@ def fake_quant_with_min_max_vars(
 ) -> Tensor:
     """Return inputs clipped to a range and rounded to 2**num_bits equal steps of it.
 
-    The range is moved so that 0 is one of its steps. The gradient passes through where inputs lie
+    The range is moved so that 0 is one of its steps. The gradient passes through where inputs are
     within the range; outside it goes to the limit that they were clipped to.
 
     Args:

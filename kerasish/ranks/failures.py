@@ -5,8 +5,8 @@ when a process ends its work. So a rank that fails says why in one line, and abo
 that stalls, or has done less than the others, is named by those that wait for it.
 
 The watchdog of each rank is a thread. It runs while compiled code waits inside MPI, because a
-native call holds no lock of the interpreter. The watchdogs exchange messages by a communicator of
-their own.
+native call holds no lock of the interpreter. The watchdogs exchange messages over a separate
+communicator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 from kerasish.ranks.mpi import MpiGroup
 
-INTERVAL = 0.2  # seconds between two looks of the watchdog
+INTERVAL = 0.2  # seconds between two checks of the watchdog
 GRACE = 2.0  # seconds: for a signal to be answered by Python, and for answers of other ranks
 ENDED_GRACE = 1.5  # seconds that a rank may wait for one that has ended
 SIGNAL_GRACE = 0.2  # seconds that a terminated rank looks for the one that ends the job
@@ -93,7 +93,7 @@ class Watch:
             signal.signal(signal.SIGTERM, self._terminated)
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
-        # A rank that was stopped finds what came meanwhile by several looks.
+        # A rank that was stopped finds messages that arrived meanwhile by several checks.
         until = time.monotonic() + SIGNAL_GRACE
         while not self._aborted and time.monotonic() < until:
             self._take_messages()
@@ -194,7 +194,7 @@ class Watch:
         """End the job if another rank does what comes after the call that this one waits in.
 
         Ranks do the same steps and exchanges in the same order. One that has begun a step, or an
-        exchange, that this rank comes to after the call, has not made the call.
+        exchange, that this rank reaches after the call, has not made the call.
         """
         progress = self.group.progress
         begun, exchanges, meetings, where = place
@@ -203,7 +203,7 @@ class Watch:
         if begun > progress.begun or exchanges >= progress.exchanges:
             self.group.abort(
                 f"{self._where()}: rank {rank} has not made this call: it is {where}. Make it on "
-                "all ranks, not on one alone: rank 0 writes the file, and gets the optimizer's "
+                "all ranks, not on one only: rank 0 writes the file, and gets the optimizer's "
                 "slots from the others (DataParallel(shard_optimizer=True)). A callback that makes "
                 "it needs everywhere = True."
             )

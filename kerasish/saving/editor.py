@@ -27,7 +27,7 @@ class KerasFileEditor:
     the path's end where that is clear.
 
     Args:
-        filepath: the file; it is read and then left alone, `save` writes another.
+        filepath: the file; it is read and not changed, `save` writes another.
 
     Raises:
         ValueError: the ending is another one, or the file is damaged.

@@ -187,7 +187,7 @@ def make_folders(
     """Return the files of a folder as one data set, or as two; see the functions above."""
     _check(labels, label_mode, class_names, shuffle, seed, validation_split, subset)
     root = os.fspath(directory)
-    if labels is None or label_mode is None:  # then files may lie anywhere in the folder
+    if labels is None or label_mode is None:  # then files may be anywhere in the folder
         labels, label_mode = labels if class_names else None, None
     inferred = labels == "inferred" if isinstance(labels, str) else False
     names, paths, numbers = _index(root, endings, inferred, class_names, follow_links)

@@ -147,7 +147,7 @@ def test_unknown_shapes_and_wrong_steps():
     with pytest.raises(ValueError, match="does not know the shapes of its inputs"):
         Own().memory_report(batch_size=4)
     model = kerasish.Sequential([kerasish.Input((None, 3)), layers.Dense(2)])
-    with pytest.raises(ValueError, match="open besides the batch"):
+    with pytest.raises(ValueError, match="open sizes other than the batch"):
         model.explain(batch_size=4)
     with pytest.raises(ValueError, match="step: expected"):
         mlp().explain(step="fit")

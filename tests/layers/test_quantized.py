@@ -241,7 +241,7 @@ def test_what_cannot_be_quantized():
     own.quantize("int8", type_check=False)
     assert own.weight_format == "int8"
     dense.enable_lora(2)
-    with pytest.raises(ValueError, match="serves floats, int8 and int4, not 'float8'"):
+    with pytest.raises(ValueError, match="supports floats, int8 and int4, not 'float8'"):
         dense.quantize("float8")
 
 

@@ -112,7 +112,7 @@ class StoredRows:
         exact: whether the rows keep the source's dtype.
 
     Attributes:
-        file: the rows as they lie in a file, where h5py is not needed to read them; else None.
+        file: the rows as stored in a file, where h5py is not needed to read them; else None.
     """
 
     in_memory = False
@@ -134,7 +134,7 @@ class StoredRows:
     def take(self, indices: np.ndarray) -> np.ndarray:
         if not len(indices):
             return self.part(0, 0)
-        if len(indices) > 1 and (np.diff(indices) == 1).all():  # a batch of rows as they lie
+        if len(indices) > 1 and (np.diff(indices) == 1).all():  # a batch of consecutive rows
             rows = self.part(int(indices[0]), int(indices[-1]) + 1)
             return rows if rows.base is None else rows.copy()
         if self.file is not None:

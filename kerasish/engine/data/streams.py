@@ -28,7 +28,7 @@ class StreamData(Data):
 
     A generator is read once from beginning to end, `steps_per_epoch` batches per epoch; without
     `steps_per_epoch` the first epoch reads all of it. Anything that can be iterated again starts
-    again each epoch, unless `steps_per_epoch` cuts it: then the next epoch goes on from there.
+    again each epoch, unless `steps_per_epoch` cuts it: then the next epoch continues from there.
 
     Args:
         source: the generator, iterator or iterable.
@@ -37,7 +37,7 @@ class StreamData(Data):
         training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
-    _numbered = False  # what `peek` has read must not be lost, whichever epoch comes next
+    _numbered = False  # what `peek` has read must not be lost, whatever epoch is next
 
     def __init__(
         self,
@@ -76,8 +76,8 @@ class StreamData(Data):
             self._held = (epoch, batch, opened)
         if dropped + batch:
             warnings.warn(
-                f"fit resumes, but {self._what} cannot be put to a place: its first "
-                f"{dropped + batch} batches were read again and left out. The training goes on "
+                f"fit resumes, but {self._what} cannot be positioned: its first "
+                f"{dropped + batch} batches were read again and left out. The training continues "
                 "exactly if they are the same as before; arrays and a PyDataset have no such need.",
                 stacklevel=2,
             )

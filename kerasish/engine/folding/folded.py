@@ -107,8 +107,8 @@ class Folded(Layer):
         named = structures if isinstance(structures, dict) else ()
         if any_symbolic(named) or is_keras_tensor(structures):
             raise NotImplementedError(
-                f"{self.display_name()} reads Python structures, which no symbolic tensor stands "
-                "for. Use it in a Sequential model without an Input, or in a subclass of Model."
+                f"{self.display_name()} reads Python structures, which no symbolic tensor can "
+                "represent. Use it in a Sequential model without an Input, or in a Model subclass."
             )
         if isinstance(structures, dict) and is_packed(structures.get(self.name)):
             structures = structures[self.name]
@@ -132,7 +132,7 @@ class Folded(Layer):
         return x
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Structure:
-        """Refuse: the result's shape comes from data alone."""
+        """Refuse: the result's shape depends on the data."""
         raise NotImplementedError(f"{self.display_name()} knows no shape before it has seen data.")
 
     def pack(self, structures: Iterable[Any]) -> dict[str, Array]:
@@ -284,7 +284,7 @@ class Folded(Layer):
     # --- files ----------------------------------------------------------------------------------
 
     def get_build_config(self) -> dict[str, Any] | None:
-        """Return how each layer inside was built: data alone tell, and a file holds none."""
+        """Return how each inner layer was built: only data say so, and a file holds none."""
         return {"parts": build_configs(self)}
 
     def build_from_config(self, config: dict[str, Any]) -> None:

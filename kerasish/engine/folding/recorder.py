@@ -105,7 +105,7 @@ class Record:
 
 
 class _Slot:
-    """Stands for the argument with a number in the arguments of a call."""
+    """Placeholder for a numbered argument in the arguments of a call."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -292,7 +292,7 @@ class Recorder(Engine):
     # --- ops ------------------------------------------------------------------------------------
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
-        """Note a call of an op, or compute it at once where it reads given data alone."""
+        """Record a call of an op, or compute it at once where it only reads given data."""
         sources = [a if isinstance(a, Variable) else None for a in args]
         deferred = [type(a) is Tensor and type(a.value) is Deferred for a in args]
         if not any(deferred) and not any(v is not None for v in sources):
@@ -311,7 +311,7 @@ class Recorder(Engine):
                 key.append(value.kind)
                 values.append(value)
                 fixed.append(None)
-        if not values:  # variables alone
+        if not values:  # only variables
             values.append(self.record.leaf(self.table.class_of((), "int32"), 0))
         names = tuple(key)
         number = self.table.find(names)
@@ -350,7 +350,7 @@ class Recorder(Engine):
         raise NumberAskedError(
             f"Python asked for the value of a tensor of shape {tensor.shape} in a folded function"
             f"{at_user_line()} (bool(), float(), if, while, .numpy()). Its calls run later, for "
-            "all structures at once: decide by the structure alone, use ops.where, or run "
+            "all structures at once: decide by the structure only, use ops.where, or run "
             "`one_by_one`, where values are known."
         )
 

@@ -149,7 +149,7 @@ class HostStage:
         for operation in self.operations:
             if getattr(operation, "trainable_variables", None):
                 raise ValueError(
-                    f"{who}: {operation.name!r} has weights to train, but it stands in front of, "
+                    f"{who}: {operation.name!r} has weights to train, but it precedes, "
                     "or holds, a layer that runs on the host (StringLookup, TextVectorization, "
                     "Hashing ...): no gradient reaches it. Put the layers that run on the host "
                     "first, directly in this model."
@@ -172,7 +172,7 @@ def host_stage_of(graph: Graph | None) -> HostStage | None:
 
 def _find_host_stage(graph: Graph) -> HostStage | None:
     host: set[int] = set()
-    wanted: set[int] = set()
+    needed: set[int] = set()
     known: dict[int, bool] = {}
     ends = {id(t) for t in graph.inputs}
     for node in reversed(graph.nodes):  # a call that one on the host needs is on the host too
@@ -182,9 +182,9 @@ def _find_host_stage(graph: Graph) -> HostStage | None:
         key = id(node.operation)
         if key not in known:
             known[key] = runs_on_host(node.operation)
-        if known[key] or outputs & wanted:
+        if known[key] or outputs & needed:
             host.add(id(node))
-            wanted.update(id(t) for t in node.inputs)
+            needed.update(id(t) for t in node.inputs)
     strings = any(t.dtype == "string" for t in graph.inputs)
     return HostStage(graph, host) if host or strings else None
 

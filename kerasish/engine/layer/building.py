@@ -49,7 +49,7 @@ def builds_by_call(build: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _written_for(cls: type, name: str) -> Any:
-    """Return the method that `cls` itself or a mixin before its parents brings, or None."""
+    """Return the method that `cls` itself or a mixin before its parents defines, or None."""
     owner = next(c for c in cls.__mro__ if name in c.__dict__)
     return owner.__dict__[name] if owner is cls or not issubclass(owner, BuildMixin) else None
 
@@ -127,21 +127,21 @@ class BuildMixin(PartsMixin):
             self.built = self._complete = True
             return
         taken = parameters_of(type(self).build)
-        wanted = [p.name for p in taken]
+        shape_names = [p.name for p in taken]
         needed = {
             p.name for p in taken if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
         }
         shapes = {}
-        for name in wanted:
+        for name in shape_names:
             source = name[:-6] if name.endswith("_shape") else name
-            if source in arguments and len(wanted) > 1:
+            if source in arguments and len(shape_names) > 1:
                 shapes[name] = _shapes_of(arguments[source])
-            elif len(wanted) > 1 and source not in names and name in needed:
+            elif len(shape_names) > 1 and source not in names and name in needed:
                 raise ValueError(
                     f"{self.display_name()}: build takes {name!r}, the shape of an argument "
                     f"{source!r}, but call takes {list(names)}."
                 )
-        if len(wanted) == 1 or not shapes:
+        if len(shape_names) == 1 or not shapes:
             first = next(iter(arguments.values()), None)
             self.build(_shapes_of(first))
         else:
@@ -165,7 +165,7 @@ class BuildMixin(PartsMixin):
         return (_shapes_of(first),), {}
 
     def _build_by_call(self, args: Any, kwargs: Any) -> None:
-        """Build the parts by running `call` on shapes alone."""
+        """Build the parts by running `call` on shapes only."""
         unbuilt = [x for x in self.flatten_layers(include_self=False) if not x.built]
         if not unbuilt:
             return

@@ -59,7 +59,7 @@ def find_method(name: str) -> Callable[..., Any] | None:
 
 
 def _count() -> int:
-    """Return how many layers are registered: what is kept holds for as many."""
+    """Return how many layers are registered: the cache is valid for this number."""
     return len(registry.BUILTINS.get("keras.layers", ()))
 
 

@@ -53,7 +53,7 @@ class InputSpec:
         self.name, self.optional = name, optional
 
     def allows(self, shape: tuple[Any, ...]) -> bool:
-        """Return whether a shape fits for sure; False: `check_input` looks closer."""
+        """Return whether a shape surely fits; False: `check_input` must decide."""
         ndim = len(shape)
         if self.shape is not None or self.ndim not in (None, ndim):
             return False

@@ -186,7 +186,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
 
     @property
     def path(self) -> str:
-        """The names of the layers around this one and its own, joined by '/'."""
+        """The names of the layers around this one and its own name, joined by '/'."""
         return self._path
 
     # --- call -------------------------------------------------------------------------------

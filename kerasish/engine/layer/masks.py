@@ -77,7 +77,7 @@ class MasksMixin:
         """Let the masks in `kwargs` leave out what those that the arguments carry leave out.
 
         A functional model gives its layers the masks of its graph. What an input of the model
-        carries, as rows of different lengths do, is known in the call alone.
+        carries, as rows of different lengths do, is known only in the call.
 
         Args:
             args, kwargs: of a call; `kwargs` is changed.

@@ -41,7 +41,7 @@ class KerasTensor(Operators):
     Args:
         shape: the sizes; None where any will do.
         dtype: the dtype's name.
-        sparse: whether it stands for a `SparseTensor`.
+        sparse: whether it represents a `SparseTensor`.
         ragged: accepted for compatibility with Keras; must be false.
         record_history: whether calls on it are remembered.
         name: a name for messages; None: made from the class's name.

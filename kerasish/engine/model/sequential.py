@@ -171,7 +171,7 @@ class Sequential(Model):
         except NotImplementedError:
             if not _hides_shapes(layer):
                 raise
-            self.built = True  # its shapes come from data alone: call() will do
+            self.built = True  # its shapes depend on data: call() is enough
             return
         self._functional = Functional(inputs, x, name=self.name)
         self._any_sizes = self._functional._any_sizes = rest is self._stack

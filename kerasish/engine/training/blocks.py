@@ -103,7 +103,7 @@ def _alike(a: Batch, b: Batch) -> bool:
 
 
 class BlockRun:
-    """The batches of an epoch, run natively: rows in memory where they lie, others in blocks.
+    """The batches of an epoch, run natively: rows in memory are read in place, others from blocks.
 
     Args:
         program: what is trained.

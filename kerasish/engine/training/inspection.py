@@ -66,7 +66,7 @@ def _zeros(program: TrainingProgram, rows: int, with_targets: bool) -> tuple[Any
         sizes = [rows, *list(shape)[1:]]
         if None in sizes:
             raise ValueError(
-                f"{model.display_name()} has sizes that are open besides the batch, {t.shape}: "
+                f"{model.display_name()} has open sizes other than the batch, {t.shape}: "
                 "give x (and y) as for fit()."
             )
         return np.zeros(sizes, dtypes.array_dtype(dtype))

@@ -53,7 +53,7 @@ class CompileSettings:
 
 
 class TrainingProgram(PreparationMixin):
-    """Owns what training needs besides the model: optimizer, objective, metrics, compiled steps.
+    """Owns what a model needs for training: optimizer, objective, metrics, compiled steps.
 
     `Model.compile` makes one; `model.training_program` is it. A model that is not compiled has one
     without optimizer and losses, which predicts. The loop of `fit`, callbacks, resume and
@@ -282,7 +282,7 @@ class TrainingProgram(PreparationMixin):
         return choose_backend("eager" if eagerly else None)
 
     def engine_facts(self) -> dict[str, Any]:
-        """Return what the bits of a training depend on besides its state: engine and threads."""
+        """Return what the bits of a training depend on other than its state: engine and threads."""
         backend, sharding = self.backend(), current_sharding()
         facts = {"name": backend.name, "threads": backend.threads()}
         return facts if sharding is None else {**facts, "shards": sharding.shards}

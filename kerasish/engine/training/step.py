@@ -182,11 +182,11 @@ def check_own_step(model: TrainedModel, name: str) -> None:
     """Refuse a `train_step`, `test_step` or `predict_step` written for Keras on JAX.
 
     Args:
-        model: the model, which has a method of its own.
+        model: the model, which overrides a method.
         name: of the method.
 
     Raises:
-        TypeError: the method takes the state besides the data.
+        TypeError: the method takes the state in addition to the data.
     """
     try:
         known = inspect.signature(getattr(model, name)).parameters.values()

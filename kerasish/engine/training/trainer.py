@@ -296,7 +296,7 @@ class Trainer(OnBatchMixin, InspectionMixin, GraphParts):
 
         Args:
             x, y: arrays (or lists or dicts of them), or tables, whose columns become inputs by
-                name; or x alone: a `data.Dataset`, a generator, a PyDataset, or any iterable of
+                name; or only x: a `data.Dataset`, a generator, a PyDataset, or any iterable of
                 batches (x,), (x, y) or (x, y, sample_weight).
             batch_size: rows per step; None: 32.
             verbose: 0 silent, 1 a progress bar, 2 one line per epoch, "auto".

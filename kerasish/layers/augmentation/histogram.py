@@ -112,7 +112,7 @@ def _table(count: Tensor) -> Tensor:
 
 
 class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
-    """Levels spread tile by tile, what lies between tiles interpolated, contrast held in bounds.
+    """Levels spread per tile, interpolated between tiles, with limited contrast.
 
     Args:
         value_range: the least and the largest value of a pixel.

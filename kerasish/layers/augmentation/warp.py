@@ -53,7 +53,7 @@ class RandomPerspective(PictureLayer):
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         if not 0 <= scale <= 1:
-            raise ValueError(f"{self.display_name()}: scale must lie in [0, 1], got {scale}.")
+            raise ValueError(f"{self.display_name()}: scale must be in [0, 1], got {scale}.")
         self.scale, self.fill_value = scale, fill_value
         self.interpolation = one_of(interpolation, _METHODS, self.display_name(), "interpolation")
 

@@ -129,7 +129,7 @@ class Discretization(Layer):
         learn_from(self, data, steps)
 
     def reset_state(self) -> None:
-        """Forget the data seen by `update_state`."""
+        """Drop the data seen by `update_state`."""
         self._sketch = None
 
     def update_state(self, data: Array) -> None:

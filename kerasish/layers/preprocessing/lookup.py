@@ -241,7 +241,7 @@ class IndexLookup(HostLayer):
         learn_from(self, data, steps)
 
     def reset_state(self) -> None:
-        """Forget the tokens counted, and a vocabulary learnt from them."""
+        """Drop the token counts, and a vocabulary learned from them."""
         if self.input_vocabulary is not None:
             raise ValueError(
                 f"{self.display_name()}: the vocabulary was given; there is nothing to adapt. Make "

@@ -277,7 +277,7 @@ class RNN(Layer):
         """Return the outputs with 0 where a mask leaves nothing to show.
 
         The op's outputs are states: before the first step that counts, the state is the one
-        given, while there is no output before to go on with.
+        given, while there is no previous output to use.
         """
         if self.zero_output_for_mask:
             shown = ops.cast(mask, outputs.dtype)

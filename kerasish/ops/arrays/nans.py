@@ -246,7 +246,7 @@ def nanquantile(
     method: str = "linear",
     keepdims: bool = False,
 ) -> Tensor:
-    """Return the value below which the share q of the numbers over `axis` lies.
+    """Return the value below which the share q of the numbers over `axis` is.
 
     Args:
         x: the values; where all are NaN the result is NaN.

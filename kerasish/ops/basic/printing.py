@@ -23,7 +23,7 @@ __all__ = ["print"]
 
 
 class _State(threading.local):
-    """What holds for prints of this thread.
+    """The state of prints of this thread.
 
     Attributes:
         held: texts that are not written yet; None: texts are written at once.
@@ -156,7 +156,7 @@ def print(*values: Any, sep: str = " ", end: str = "\n") -> Structure:
         *values: what is printed: texts as they are; tensors, variables and arrays as NumPy prints
             them, with the options of `np.set_printoptions` (long arrays are shortened); lists,
             tuples and dicts of such; anything else by `str`.
-        sep: what stands between two values.
+        sep: the text between two values.
         end: what follows the last one.
 
     Shape: any.

@@ -1,4 +1,4 @@
-"""Where windows lie: sizes, strides, padding and result sizes of convolution and pooling."""
+"""The geometry of windows: sizes, strides, padding and result sizes of convolution and pooling."""
 
 from __future__ import annotations
 

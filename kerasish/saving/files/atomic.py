@@ -32,7 +32,7 @@ _WORDS = {
 def replacing(path: str) -> Iterator[str]:
     """Yield a temporary path whose file takes the place of `path` when the block ends well.
 
-    Of several savers of one path, in threads or processes, each writes a file of its own; the last
+    Of several savers of one path, in threads or processes, each writes its own file; the last
     one to end stays.
 
     Raises:

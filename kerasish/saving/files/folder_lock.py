@@ -100,7 +100,7 @@ class FolderLock:
                 if error.errno not in _NO_LOCKS:
                     raise
                 warnings.warn(
-                    f"{self.folder!r} lies on a file system without locks ({error.strerror}): two "
+                    f"{self.folder!r} is on a file system without locks ({error.strerror}): two "
                     "trainings that resume from it at once are not noticed.",
                     stacklevel=2,
                 )

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FilePart(io.RawIOBase):
-    """A part of an open binary file, as a file of its own with a place of its own.
+    """A part of an open binary file, as a separate file with its own position.
 
     Args:
         raw: the file, unbuffered.

@@ -176,7 +176,7 @@ class ExportArchive:
         """
         path = file_path(filepath)
         if not self._records:
-            raise ValueError("ExportArchive.write_out: no endpoints; add_endpoint comes first.")
+            raise ValueError("ExportArchive.write_out: no endpoints; call add_endpoint first.")
         if options is not None:
             raise ValueError("ExportArchive.write_out: options are for other formats; give None.")
         named = {k: [self._name_of(v) for v in vs] for k, vs in self._collections.items()}

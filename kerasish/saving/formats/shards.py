@@ -160,7 +160,7 @@ def _fresh_mark(path: str) -> str:
 
 
 def _tidy(path: str, names: set[str]) -> None:
-    """Remove shards that no index names; what is left over is no error."""
+    """Remove shards that no index names; remaining ones are not an error."""
     folder = os.path.dirname(path) or "."
     first = os.path.join(folder, f"{_base(path)}_00000.weights.h5")
     ours = re.compile(rf"{re.escape(_base(path))}_\d{{5}}b?\.weights\.h5")
@@ -170,7 +170,7 @@ def _tidy(path: str, names: set[str]) -> None:
             if ours.fullmatch(name) and name not in names and there != first:
                 os.remove(there)
         if os.path.basename(first) not in names and names:
-            # Keras opens the first shard under this very name before it looks into the index.
+            # Keras opens the first shard under this name before it reads the index.
             with temporary(first) as link:
                 os.link(os.path.join(folder, min(names)), link)
                 os.replace(link, first)
