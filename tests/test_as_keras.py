@@ -68,8 +68,8 @@ MISSING = {
     "keras.layers.TFSMLayer": "TFSMLayer is not supported",
     "tensorflow.matmul": "try kerasish.ops.matmul",
     "tensorflow.random.normal": "try kerasish.random.normal",
-    "tensorflow.errors.DataLossError": "not for the rest of TensorFlow",
-    "tensorflow.estimator": "not for the rest of TensorFlow",
+    "tensorflow.errors.DataLossError": "not the rest of TensorFlow",
+    "tensorflow.estimator": "not the rest of TensorFlow",
     "keras.src.layers.nothing": "no public name 'nothing' there",
 }
 

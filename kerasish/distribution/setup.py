@@ -72,8 +72,8 @@ def initialize(
         if requested[0] not in (None, 1):
             raise ValueError(
                 f"initialize: num_processes={requested[0]}, but no launcher has started this "
-                f"process. Run: mpiexec -n {requested[0]} python PROGRAM, or python -m kerasish.launch "
-                f"-n {requested[0]} PROGRAM."
+                f"process. Run: mpiexec -n {requested[0]} python PROGRAM, or "
+                f"python -m kerasish.launch -n {requested[0]} PROGRAM."
             )
         return
     variable, size = launcher

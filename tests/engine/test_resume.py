@@ -276,7 +276,7 @@ def test_other_data(tmp_path, eager, name, moment):
     texts = [str(w.message) for w in reported]
     if name in ("generator", "passes in parts"):
         assert len(texts) == 1
-        assert "cannot be put to a place: its first" in texts[0]
+        assert "cannot be positioned: its first" in texts[0]
     assert set(texts) == set() or name in WARNS
 
 

@@ -151,7 +151,7 @@ def test_names_and_configs():
     ):  # fmt: skip
         twin = registry.deserialize_keras_object(registry.serialize_keras_object(settings))
         assert type(twin) is type(settings) and twin.get_config() == settings.get_config()
-    with pytest.raises(ValueError, match="quantizers serve block_size=None"):
+    with pytest.raises(ValueError, match="quantizers need block_size=None"):
         quantizers.Int4QuantizationConfig(activation_quantizer=quantizer)
     with pytest.raises(ValueError, match=r"has value_range=\(-8, 7\), got \(-7, 7\)"):
         quantizers.Int4QuantizationConfig(weight_quantizer=quantizer, block_size=None)
