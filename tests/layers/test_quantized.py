@@ -148,7 +148,7 @@ def test_lora_is_trained_on_quantized_layers(engine):
     "make", [lambda: layers.Dense(16), lambda: layers.EinsumDense("ab,bc->ac", 16)]
 )
 def test_layers_with_lora_are_quantized(make, mode, engine):
-    """As in Keras, the small weights stay floats beside the integers; files hold the sum."""
+    """As in Keras, the small weights stay floats next to the integers; files hold the sum."""
     config.set_backend(engine)
     layer, plain, x = make(), make(), cases.wave((4, 8))
     for one in (layer, plain):

@@ -1,4 +1,4 @@
-"""GPTQ and AWQ: roundings that look at data, and models quantized block by block."""
+"""GPTQ and AWQ: roundings that depend on data, and models quantized block by block."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_model_block_by_block(kind, tmp_path):
         for layer in (block.mix, block.out):
             assert layer.quantization_mode == layer.weight_format == mode
             assert layer.kernel.shape == layer._adapted_shape and not layer.g_idx.trainable
-    assert model.layers[-1].quantization_mode is None  # it stands in no block
+    assert model.layers[-1].quantization_mode is None  # it is in no block
     after = model.predict(DATA, verbose=0)
     scale = np.abs(before).max()
     limit = {"gptq, 8 bits": 0.02, "gptq, 3 bits": 0.5}.get(kind, 0.25)

@@ -34,7 +34,7 @@ fixtures, are not noticed: the slow tests run a sample of the mutants.
 
 
 def mark_of(mutant: Mutant) -> str:
-    """Return what tells whether an outcome belongs to this very change, wherever its file lies."""
+    """Return what tells whether an outcome belongs to exactly this change, wherever its file is."""
     return _digest("\0".join((mutant.before, mutant.after)))
 
 
