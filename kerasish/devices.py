@@ -299,7 +299,7 @@ def adopt(array: Array) -> Array:
         return array
     if hasattr(array, "detach"):  # torch hands out no tensor that its gradients reach
         array = array.detach()
-    # DLPack first: the other way knows no bfloat16.
+    # DLPack first: the other way does not support bfloat16.
     by_dlpack = hasattr(array, "__dlpack__")
     return cupy.from_dlpack(array) if by_dlpack else cupy.asarray(array)
 
@@ -370,16 +370,16 @@ def is_fault(error: Exception) -> bool:
 
 
 def fault(what: str, target: Device, error: Exception) -> str:
-    """Return what is said when a call of CUDA fails: the launch that is meant may be another."""
+    """Return the message for a failed call of CUDA: an earlier launch may be the cause."""
     return (
         f"{what} on {target}: {error} Launches are not waited for, so an earlier one may be meant, "
-        "and after a fault every later call of the process fails likewise. With "
+        "and after a fault every later call of the process fails, too. With "
         "CUDA_LAUNCH_BLOCKING=1 in the environment the launch that is meant raises itself."
     )
 
 
 def out_of_memory(what: str, target: Device, error: Exception) -> str:
-    """Return what is said when a GPU's memory did not do: asked, used, free."""
+    """Return the message for too little GPU memory: requested, used, free."""
     known = memory(target)
     numbers = ", ".join(f"{name} {count / 2**20:,.1f} MiB" for name, count in known.items())
     return (

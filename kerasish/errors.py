@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ShapeError(ValueError):
-    """Shapes do not fit; the message names the op or layer, what was expected and what came."""
+    """Shapes do not fit; the message names the op or layer, and what was expected and given."""
 
 
 class ScalarError(ShapeError, TypeError):
@@ -30,7 +30,7 @@ class TraceError(TypeError, ValueError):
 
 
 class NumberAskedError(TraceError):
-    """Python asked a value of a trace for its number, and the trace cannot know it."""
+    """Python asked a value of a trace for its number, which a trace does not have."""
 
 
 class AdviceWarning(UserWarning):

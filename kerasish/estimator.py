@@ -131,7 +131,7 @@ class Estimator:
         global_step: training steps done.
 
     An input function takes no argument. It returns (features, labels), one batch that is used for
-    each step; or an iterable of such batches, a `data.Dataset` for example. Features are an array
+    each step; or an iterable of batches, a `data.Dataset` for example. Features are an array
     or a dict of arrays.
 
     Example:
@@ -336,7 +336,7 @@ def train_and_evaluate(
     Args:
         estimator: what is trained.
         train_spec: the training's input function and last step.
-        eval_spec: the evaluations' input function, and how often they come.
+        eval_spec: the evaluations' input function, and how often they run.
 
     Raises:
         ValueError: the training's input gives no batch.

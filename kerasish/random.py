@@ -1,6 +1,6 @@
 """Random tensors: Keras's `random` module.
 
-`seed` says where the numbers come from. An int: a pure function of it, the same numbers at every
+`seed` determines the numbers. An int: a pure function of it, the same numbers at every
 call. A `SeedGenerator`: its state, which moves on. None: the process's own sequence, which
 `kerasish.utils.set_random_seed` (or `config.set_seed`) restarts.
 """

@@ -109,7 +109,7 @@ def _entering(created: Iterable[Tensor], since: int) -> list[Tensor]:
 
 
 def _renewed(structure: Structure) -> Any:
-    """Return arguments for the second call: a trace must not find that it knows the results."""
+    """Return arguments for the second call: a trace must not detect that the results are known."""
     return tree.map_structure(_fresh, structure)
 
 

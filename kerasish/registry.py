@@ -435,7 +435,7 @@ def find_function(
     """Return the registered or built-in function called `name`.
 
     Args:
-        any_package: take the only one of that name, whatever package it was registered for: Keras
+        any_package: take the only one of that name, registered for any package: Keras
             before 3.7 wrote no package.
     """
     result = get_registered_object(name, None, names)

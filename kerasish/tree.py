@@ -45,7 +45,7 @@ def _children(structure: Structure) -> Iterator[tuple[Any, Any]]:
         if not isinstance(structure, OrderedDict):
             try:
                 keys.sort()
-            except TypeError:  # keys of several types stay as they came
+            except TypeError:  # keys of several types keep their order
                 keys = list(structure)
         return ((key, structure[key]) for key in keys)
     return enumerate(structure)
@@ -225,7 +225,7 @@ def traverse(
     Args:
         func: function of a node.
         structure: nested lists, tuples, named tuples and dicts.
-        top_down: whether a node comes before its parts.
+        top_down: whether a node precedes its parts.
 
     Example:
         >>> traverse(lambda x: tuple(x) if isinstance(x, list) else None, [1, [2]], top_down=False)

@@ -17,7 +17,7 @@ _JAX = "it is for Keras's JAX trainer; override train_step, or use kerasish.valu
 UNSUPPORTED: dict[str, dict[str, str]] = {
     "": {
         "distillation": (
-            "train the student by a train_step of its own that adds the teacher's loss, or save "
+            "train the student by a custom train_step that adds the teacher's loss, or save "
             "the models and distil in Keras"
         ),
     },

@@ -2,7 +2,7 @@
 
 A compiled step runs no Python: what an attribute or a global held when the step was traced is built
 into it. Objects whose attributes matter (layers, losses, metrics, optimizers) are `Watched` and say
-with `note_use` that a trace uses them; `Guards` knows what all of it held, and tells when it
+with `note_use` that a trace uses them; `Guards` records what all of it held, and reports when it
 differs.
 """
 

@@ -1,4 +1,4 @@
-"""CallbackList: calls the same hook of many callbacks, and knows which of them need batches."""
+"""CallbackList: calls the same hook of many callbacks, and records which of them need batches."""
 
 from __future__ import annotations
 

@@ -28,11 +28,11 @@ _COLUMNS = ("gradient", "activation", "zeros", "weight")
 class LiveMonitor(Callback):
     """Shows while a model trains how its losses, gradients, activations and weights run.
 
-    A few times per second or less, a small step of its own runs the model forward and back on the
+    A few times per second or less, a small separate step runs the model forward and back on the
     first rows of the first batch, as in inference, and changes nothing: the training gives the same
     numbers as without. It yields for each layer the norm of the gradient by its weights, the
     deviation of its results, the share of zeros among them and the norm of its weights; losses
-    and metrics come from the training itself. A terminal shows a line per curve and redraws them, a
+    and metrics are those of the training. A terminal shows a line per curve and redraws them, a
     notebook draws curves. Where the output is neither, a block of lines is printed per epoch.
 
     In a training on several processes only losses and metrics are shown.

@@ -85,7 +85,7 @@ class Resume(Callback):
       the model gets the saved state, nothing is trained, and the state is kept for a later run.
 
     While a training runs, no other training can use its folder, in this or any other process. The
-    operating system releases the lock when the process ends, in whatever way.
+    operating system releases the lock when the process ends, in any way.
 
     Raises:
         ValueError: directory is empty, `every` or `seconds` is not positive.
@@ -398,7 +398,7 @@ class Resume(Callback):
     def _rest(self, cost: float) -> None:
         """Save nothing until `cost` seconds are a small share of the time that was computed."""
         # Half of the share for what holds up the training, half for what the thread takes away.
-        # A process that hardly computes (a GPU does, the data come slowly) goes by the clock.
+        # A process that hardly computes (a GPU does, the data are slow) uses the clock.
         rest = 2 * cost / self.share
         computed, passed = time.process_time() + rest, time.perf_counter() + 10 * rest
         self._rest_until = max(self._rest_until[0], computed), max(self._rest_until[1], passed)

@@ -30,8 +30,8 @@ class Dataset(ElementVerbs, BatchVerbs):
     they are plain arrays; iteration gives arrays that have a method `numpy`, too.
 
     A data set can be iterated again and again; each pass has a number, from 0 on. Shuffled orders
-    and random draws are functions of their seed and of this number, whatever the number of threads.
-    `fit` gives epoch n pass n. An iterator knows its place: `iterator.state()` is a small value,
+    and random draws are functions of their seed and of this number, for any number of threads.
+    `fit` gives epoch n pass n. An iterator has a place: `iterator.state()` is a small value,
     with which `iterator.restore(state)` continues in another process. `fit(resume=...)` keeps it,
     and continues in the middle of an epoch with the same bits.
 

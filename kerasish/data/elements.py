@@ -97,7 +97,7 @@ def to_element(value: Structure, place: Callable[[], str]) -> Any:
 
     Args:
         value: what a function or a generator returned.
-        place: returns where it came from, for errors.
+        place: returns its origin, for errors.
 
     Raises:
         ValueError: a part is None, a ragged list, or cannot become numbers or strings.

@@ -63,7 +63,7 @@ class Draws:
         return contents
 
     def rest(self, count: int) -> Array:
-        """Return the slots of the last `count` elements in turn, when no more elements come."""
+        """Return the slots of the last `count` elements in turn, once no elements follow."""
         return random_order(count, self._seed, self._number)
 
 

@@ -65,7 +65,7 @@ class PrefetchCursor(Cursor):
     Args:
         source: the cursor.
         depth: the most elements that are read ahead.
-        reopen: returns such a cursor before its first element.
+        reopen: returns a cursor before its first element.
         habit: what the passes before have shown.
     """
 

@@ -1,11 +1,11 @@
 """Calls of a user's function for all rows of a block at once, where this is certain to be the same.
 
 The function is not run as it is: a copy of it is, which can reach only what was checked. Its code
-may hold nothing that lasts beyond the call (no global, attribute or item of its own is set, nothing
+may hold nothing that lasts beyond the call (no global, attribute or item of it is set, nothing
 is imported, caught or yielded). The names that it reads are NumPy's functions that work on rows,
 numbers, arrays (as views that cannot be written to) and other functions of the same kind, each
 looked up again for each block. So a function that prints, counts, draws random numbers, asks for
-the value of an array or calls anything else is called for each element, as ever.
+the value of an array or calls anything else is called for each element, as usual.
 """
 
 from __future__ import annotations

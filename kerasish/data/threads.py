@@ -65,7 +65,7 @@ class Process:
 
 
 class Workers:
-    """Threads that work on tasks; the results come in the order of the tasks.
+    """Threads that work on tasks; the results are in the order of the tasks.
 
     Args:
         work: task -> result; runs in the threads.

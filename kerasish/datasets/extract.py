@@ -66,7 +66,7 @@ def _unpack_tar(archive: Path, work: Path) -> None:
     if not hasattr(tarfile, "data_filter"):
         raise RuntimeError(
             f"{archive}: to unpack a tar file safely takes Python 3.10.12, 3.11.4 or later. Update "
-            "Python, or unpack the file by hand."
+            "Python, or unpack the file manually."
         )
     with tarfile.open(archive) as tar:
         tar.extractall(work, filter=_refuse_absolute)

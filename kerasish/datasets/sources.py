@@ -1,4 +1,4 @@
-"""Where the named data sets come from, and the checksums that make sure."""
+"""Addresses of the named data sets, and their checksums."""
 
 from __future__ import annotations
 

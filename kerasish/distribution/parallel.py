@@ -92,7 +92,7 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} must define get_variable_layout.")
 
     def get_tensor_layout(self, path: str) -> TensorLayout | None:
-        """Return the layout of a tensor inside the model; None: as it comes."""
+        """Return the layout of a tensor inside the model; None: unchanged."""
         return None
 
     def distribute_dataset(self, dataset: Structure) -> Structure:
@@ -195,7 +195,7 @@ class ModelParallel(Distribution):
     """Variables divided by a map of layouts: each process keeps a segment of them and their slots.
 
     A variable whose layout names an axis of the mesh with several devices is divided evenly among
-    all processes, whatever the axis. It is gathered where a layer reads it, freed, and gathered
+    all processes, for any axis. It is gathered where a layer reads it, freed, and gathered
     again by the reverse pass; gradients are summed, and each process updates its segment. Batches
     are cut among all processes, as `DataParallel` cuts them, and the bits are those of
     `DataParallel`: only where the numbers are kept differs. Layouts of tensors that are no

@@ -279,7 +279,7 @@ class Embedding(QuantizedEmbeddingLayer):
 
 
 class Lambda(Layer):
-    """A function of your own as a layer without weights.
+    """A user's function as a layer without weights.
 
     Args:
         function: tensors -> tensors.

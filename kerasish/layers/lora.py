@@ -114,7 +114,7 @@ class LowRankLayer(Layer):
         weight, name = self.adapted_weight, self.adapted
         *rest, last = self.adapted_shape()
         shapes = {"a": (*rest, rank), "b": (rank, last)}
-        # float32 whatever the layer's dtype: small changes of a few numbers must not be lost.
+        # float32 for any dtype of the layer: small changes of a few numbers must not be lost.
         for part, initializer in (("a", first), ("b", second)):
             variable = self.add_weight(
                 name=f"lora_{name}_{part}", shape=shapes[part], dtype="float32",

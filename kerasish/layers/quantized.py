@@ -177,7 +177,7 @@ class QuantizedLayer(LowRankLayer):
         return value if hasattr(value, "assign") else None
 
     def stored_variables(self) -> list[Variable]:
-        """Return the variables in the order of files; those of LoRA come last."""
+        """Return the variables in the order of files; those of LoRA are last."""
         if not self.weight_format:
             return super().stored_variables()
         names = self.variable_serialization_spec[self.weight_format]
@@ -379,7 +379,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         return scale, ops.zeros((1, columns), "int8"), max(rows, 1), bits
 
     def scales_of_columns(self) -> Array:
-        """Return the scales (units,) of a kernel with one scale a column."""
+        """Return the scales (units,) of a kernel with one scale per column."""
         return self.kernel_scale
 
     def merged(self) -> Array:

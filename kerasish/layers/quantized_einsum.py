@@ -113,7 +113,7 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
         return turned.reshape([next(sizes) if c in own else 1 for c in letters.result])
 
     def scales_of_columns(self) -> Array:
-        """Return the scales (units,) of a kernel with one scale a column."""
+        """Return the scales (units,) of a kernel with one scale per column."""
         if self.weight_format != "int8":
             return self.kernel_scale
         letters = self.kernel_letters()

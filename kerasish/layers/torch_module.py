@@ -33,7 +33,7 @@ class TorchModuleWrapper(Layer):
         module: the module. Lazy modules must have been called once.
         name: the layer's name; None: one is made.
         output_shape: the result's shape with the batch axis (None), for modules that PyTorch cannot
-            run without numbers (on its device "meta"); None: found by such a run.
+            run without numbers (on its device "meta"); None: determined by such a run.
         kwargs: `dtype`, `trainable` and what else layers take.
 
     Shape: what the module takes -> what it returns: a tensor, or a tuple, list or dict of them.

@@ -80,7 +80,7 @@ def _with_blanks(labels: Tensor) -> Tensor:
 
 
 class CTC(PlainLoss):
-    """-log of the probability of a sequence of labels, whatever their timing.
+    """-log of the probability of a sequence of labels, for any timing.
 
     Args:
         reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or

@@ -30,7 +30,7 @@ def candidates(
         num_classes: numbers of classes are below it.
         sampler: "log_uniform" (class 0 the most frequent), "uniform", or a number for each class,
             such as its frequency.
-        unique: whether no class comes twice.
+        unique: whether no class occurs twice.
         seed: a number, a SeedGenerator, or None.
 
     Example:

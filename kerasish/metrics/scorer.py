@@ -61,7 +61,7 @@ class SklearnScorer(Metric):
     ) -> None:
         super().__init__(name=name or _name_of(scorer), dtype=dtype)
         self.scorer, self.from_logits = scorer, from_logits
-        self._score: Callable[..., float] | None = _find(scorer)  # a wrong name is said here
+        self._score: Callable[..., float] | None = _find(scorer)  # a wrong name is reported here
         self._rows: list[tuple[Any, Any, Any]] = []
         lower = any(word in self.name for word in ("error", "loss", "deviance", "distance"))
         self.direction = "down" if lower and not self.name.startswith("neg_") else "up"

@@ -1,6 +1,6 @@
 """An op: what is computed, with its shape rule, its gradient and its reference kernel.
 
-An op knows no device and no tensor class. Calling one hands it to the current engine, which
+An op depends on no device and no tensor class. A call passes it to the current engine, which
 is kept in the slot below: the eager backend applies its kernel at once, a trace writes a node.
 """
 
@@ -104,7 +104,7 @@ _missing = object()
 
 
 class Traits:
-    """What passes and code generators know of an op, whatever its name.
+    """What passes and code generators need of an op, independent of its name.
 
     Attributes:
         kind: the family that it belongs to.

@@ -209,7 +209,7 @@ def normal(
 
 def _standard_normal(state: AnyTensor, shape: Shape, dtype: str) -> Tensor:
     if None in shape:
-        # Sizes not known: only shape and dtype are asked for, no number is ever drawn.
+        # Sizes not known: only shape and dtype are asked for, no number is drawn.
         return unit(state, shape, dtype)
     count = math.prod(shape)
     half = (count + 1) // 2

@@ -1,8 +1,8 @@
 """Rules of ops for the rows of a batch: where the rows of a result are, and on what they depend.
 
 `graph/by_rows.py` proves with them that row i of a result depends only on row i of the inputs. The
-trait `rows` of an op is such a rule; an op without one (and not element-wise) mixes rows, as far as
-anything can know.
+trait `rows` of an op is such a rule; an op without one (and not element-wise) is assumed to mix
+rows.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ def transpose(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
 
 
 def broadcast(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
-    """New axes come first, and axes of size 1 are repeated."""
+    """New axes are first, and axes of size 1 are repeated."""
     (place,) = call.only(0)
     (result,) = call.results
     common = place._replace(axis=place.axis + len(result) - len(call.shapes[0]))

@@ -1,4 +1,4 @@
-"""Constraints on new values, with the same rounding wherever they are computed."""
+"""Constraints on new values, with the same rounding on all engines and paths."""
 
 from __future__ import annotations
 

@@ -71,7 +71,7 @@ class _Part(NamedTuple):
 
 
 class DividedSlot:
-    """A slot as files know it: whole, though this rank keeps only a segment of it.
+    """A slot as in files: whole, though this rank keeps only a segment of it.
 
     Args:
         variable: this rank's segment of the slot.
@@ -200,7 +200,7 @@ class Division:
                     slot.assign(value)
 
     def _kept(self, variable: Variable) -> Any:
-        """Return a variable of the optimizer as files know it."""
+        """Return a variable of the optimizer as in files."""
         reference = self._optimizer.reference_of(variable)
         if reference is None:
             if variable.shape and variable.value.size > 1:
@@ -288,7 +288,7 @@ class Division:
         """Return (variable, whole average) pairs; all ranks call it together.
 
         Args:
-            variables: whole ones; those that the optimizer does not know are left out.
+            variables: whole ones; those that are not the optimizer's are left out.
             averages: this rank's segments, of all variables of the optimizer.
         """
         self.group.meet("the use of averages (use_ema)")
@@ -411,6 +411,6 @@ def check_divisible(optimizer: Optimizer) -> None:
         raise ValueError(
             f"{_who(optimizer)} computes more than element by element, so it needs whole "
             "variables. Use one of SGD, Adam, AdamW, RMSprop, Adagrad, Lion or similar, or "
-            "shard_optimizer=False. A class of your own sets elementwise = True next to its "
+            "shard_optimizer=False. A custom class sets elementwise = True next to its "
             "update()."
         )

@@ -404,7 +404,7 @@ class Optimizer(OptimizerState):
 
         Args:
             optimizer_variables: values of `self.variables`, in order.
-            grads: one gradient a variable.
+            grads: one gradient per variable.
             trainable_variables: values of the variables that the optimizer was built for.
         """
         if not self.built:

@@ -60,7 +60,7 @@ def check_options(who: str, options: Options) -> None:
         who: the optimizer's class, for messages.
 
     Raises:
-        ValueError: naming the option, what was expected and what came.
+        ValueError: naming the option, what was expected and what was given.
     """
     clips = {k: options.get(k) for k in ("clipnorm", "clipvalue", "global_clipnorm")}
     given = {k: v for k, v in clips.items() if v is not None}

@@ -52,7 +52,7 @@ class SegmentStore:
     Attributes:
         segment: the variable that keeps this rank's segment.
         held: the whole value inside of `gathered`.
-        ever: whether this process has ever had a store: most never look for one.
+        ever: whether this process has had a store: most never search for one.
     """
 
     ever = False

@@ -58,7 +58,7 @@ class ImageDataGenerator:
         mean, std: per channel, after `fit`; else None.
         zca_whitening_matrix: after `fit`; else None.
 
-    Random numbers come from NumPy's global generator, as in Keras: `np.random.seed`, or the
+    Random numbers are drawn from NumPy's global generator, as in Keras: `np.random.seed`, or the
     argument `seed` of the methods, gives the same batches as there.
 
     Raises:

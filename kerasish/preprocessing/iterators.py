@@ -94,7 +94,7 @@ class Iterator(PyDataset):
         return self
 
     def __next__(self) -> Any:
-        """Return the next batch; after the last one comes the first one of a new epoch."""
+        """Return the next batch; after the last one, the first one of a new epoch."""
         with self.lock:
             self._seed_batch()
             if self.batch_index == 0:
@@ -189,12 +189,12 @@ class ImageIterator(Iterator):
 def split_bounds(
     subset: str | None, generator: ImageDataGenerator | None, count: int, who: str
 ) -> slice:
-    """Return which of `count` things belong to a part of the data.
+    """Return which of `count` items belong to a part of the data.
 
     Args:
         subset: "training", "validation", or None for all.
         generator: has the `validation_split`.
-        count: how many things there are; the first ones are for validation.
+        count: how many items there are; the first ones are for validation.
         who: what messages call the caller.
 
     Raises:

@@ -164,7 +164,7 @@ def apply_brightness_shift(
         >>> apply_brightness_shift(x, 0.5, scale=False)[0, 0].tolist()
         [50.0, 50.0, 50.0]
     """
-    pillow()  # an error of its own where Pillow is missing
+    pillow()  # a separate error where Pillow is missing
     from PIL import ImageEnhance
 
     array = np.asarray(x)

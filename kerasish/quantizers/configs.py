@@ -123,9 +123,9 @@ class Int4QuantizationConfig(QuantizationConfig):
     """Weights of 4 bits, two in a byte, with a scale for each block of a column.
 
     Args:
-        weight_quantizer: quantizer of the weights, to int8 from -8 to 7, for one scale a column;
+        weight_quantizer: quantizer of the weights, to int8 from -8 to 7, for a scale per column;
             None: the largest number of each.
-        activation_quantizer: quantizer of the inputs of products, for one scale a column; None or
+        activation_quantizer: quantizer of the inputs of products, for a scale per column; None or
             "default": they stay floats.
         block_size: weights of a column that share a scale and a zero point, >= 1; None or -1: all,
             with only a scale.
@@ -179,7 +179,7 @@ class Int4QuantizationConfig(QuantizationConfig):
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
-        """Return the config that `get_config` describes; without a block size one scale a column.
+        """Return the config that `get_config` describes; without a block size one scale per column.
 
         Files from before there were blocks name none.
         """

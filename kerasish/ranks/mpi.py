@@ -88,7 +88,7 @@ class MpiGroup(Group):
         self.mpi = mpi
         # A separate one: messages of the user's communication are never mixed with ours.
         self.comm = mpi.COMM_WORLD.Dup()
-        self._meetings = self.comm.Dup()  # a rank that does not come sends nothing that is mixed up
+        self._meetings = self.comm.Dup()  # messages of a missing rank cannot be mixed up
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         local = self.comm.Split_type(mpi.COMM_TYPE_SHARED)
         self.local_rank, self.local_size = local.Get_rank(), local.Get_size()

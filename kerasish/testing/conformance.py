@@ -48,7 +48,7 @@ def check_backend(name: str, rtol: float = 1e-4, atol: float = 1e-5) -> list[str
         for title, check in _checks(backend, name, rtol, atol):
             try:
                 check()
-            except Exception as error:  # noqa: BLE001 - whatever is wrong belongs in the report
+            except Exception as error:  # noqa: BLE001 - any error belongs in the report
                 failed.append(f"{title}: {type(error).__name__}: {_first_lines(error)}")
             else:
                 passed.append(title)

@@ -84,7 +84,7 @@ def image_dataset_from_directory(
         crop_to_aspect_ratio: whether to crop the middle instead of distorting.
         pad_to_aspect_ratio: whether to pad instead of distorting.
         data_format: the position of the channel axis; None: `config.image_data_format()`.
-        format: accepted; elements are arrays with a method `numpy`, whatever it says.
+        format: accepted; elements are arrays with a method `numpy`, for any value.
         verbose: whether to print how many files were found.
 
     Shape: x (batch, *image_size, channels) floating, 0..255.
@@ -154,7 +154,7 @@ def text_dataset_from_directory(
         shuffle: whether the texts have a new order in each epoch.
         seed: the seed of the orders and the split; None: drawn.
         validation_split, subset, follow_links: as for `image_dataset_from_directory`.
-        format: accepted; elements are arrays with a method `numpy`, whatever it says.
+        format: accepted; elements are arrays with a method `numpy`, for any value.
         verbose: whether to print how many files were found.
 
     Raises:

@@ -1,6 +1,6 @@
 """From what users hand over to NumPy arrays: dtypes, nested structures, errors that name the place.
 
-Floats of any width become `floatx`, so that a model meets one dtype whatever the file was written
+Floats of any width become `floatx`, so that a model meets one dtype, however the file was written
 in; integers, booleans and complex numbers stay as they are; strings pass where the caller says so.
 """
 

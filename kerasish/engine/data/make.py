@@ -52,7 +52,7 @@ def make_data(
         training: whether errors name `steps_per_epoch` (else `steps`).
 
     Raises:
-        ValueError: the message names the argument, what was expected and what came.
+        ValueError: the message names the argument, what was expected and what was given.
 
     Example:
         >>> data = make_data(np.zeros((5, 2)), [0, 1, 0, 1, 0], batch_size=2)

@@ -1,4 +1,4 @@
-"""Data sources that know their place: the contract, and what `fit` makes of such a source."""
+"""Data sources with a place: the contract, and what `fit` makes of such a source."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PlacedIterator(Protocol):
 
 
 class DataSource:
-    """What `fit` takes that knows its place: passes over batches that can be restored.
+    """A source for `fit` with a place: passes over batches that can be restored.
 
     `kerasish.data.Dataset` is one. Pass number n gives the same batches each time.
     """

@@ -61,7 +61,7 @@ class StreamData(Data):
             return
         first, epoch, batch, redraw, _ = point
         dropped = 0
-        if not self._once and self._steps is None:  # each epoch is a pass of its own
+        if not self._once and self._steps is None:  # each epoch is a separate pass
             if epoch > first:
                 self._drop_held()
                 redraw()

@@ -70,7 +70,7 @@ def read_structures(
         x: inputs with columns of structures.
 
     Raises:
-        ValueError: a layer was built that the model's optimizer does not know.
+        ValueError: a layer was built whose weights the model's optimizer does not have.
     """
     known = {id(v) for v in model.trainable_variables}
     result = read(folded_layers(model), x)

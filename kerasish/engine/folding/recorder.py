@@ -44,7 +44,7 @@ class Record:
     """The calls that a function made for one structure: lists that grow while it runs.
 
     Attributes:
-        count: values so far; values are numbered in the order in which they came about.
+        count: values so far; values are numbered in the order of their creation.
         kinds, levels, firsts: of each call: its kind, its level, the number of its first result.
         arguments: the numbers of the arguments of all calls, one call after the other.
         leaves: class -> (numbers, rows): the given data.

@@ -1,7 +1,7 @@
 """Host preprocessing: the layers of a model that run on the host, before each compiled step.
 
 Some layers (lookups, hashing, text) work on Python's strings and tables: no engine can compile
-them. In a functional or sequential model they come first, next to the inputs. `HostStage` cuts the
+them. In a functional or sequential model they are first, next to the inputs. `HostStage` cuts the
 model's graph after them: the data goes through the first part on the host, batch by batch (or at
 once, where it fits into memory), and the compiled step gets the results: `HostInputs`.
 """

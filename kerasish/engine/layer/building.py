@@ -43,7 +43,7 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def builds_by_call(build: Callable[..., Any]) -> Callable[..., None]:
-    """Mark a `build` that has no weights of its own to make: it runs `call` to build the parts."""
+    """Mark a `build` that creates no weights itself: it runs `call` to build the parts."""
     build.runs_call = True  # type: ignore[attr-defined]
     return build
 
@@ -90,7 +90,7 @@ class BuildMixin(PartsMixin):
     def _begin_building(self, args: Any, kwargs: Any) -> bool:
         """Build from the arguments of the first call, or leave it to the call: then return True.
 
-        A layer without a `build` of its own is built by its first call on numbers, which builds
+        A layer that does not define `build` is built by its first call on numbers, which builds
         its parts: Python in `call` sees real values, and runs once.
         """
         by_call = getattr(type(self).build, "runs_call", False) and bool(self._layers)

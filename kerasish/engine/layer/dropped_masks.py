@@ -19,7 +19,7 @@ class LostMask(NamedTuple):
     Attributes:
         by: the layer or op that dropped it.
         ndim: the number of the mask's axes: the results that still have these have steps.
-        certain: whether padded steps count from there on for sure; merges and ops of the user's
+        certain: whether padded steps certainly count from there on; merges and ops of the user's
             may have had a reason.
     """
 

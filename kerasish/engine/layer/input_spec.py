@@ -83,7 +83,7 @@ class InputSpec:
 
 
 def meets(spec: Any, args: tuple[Any, ...]) -> bool:
-    """Return whether the first argument of a layer is a tensor that meets its spec for sure."""
+    """Return whether the first argument of a layer is a tensor that certainly meets its spec."""
     if not args or type(args[0]) is not Tensor or type(spec) is not InputSpec:
         return False
     return spec.allows(args[0].value.shape)

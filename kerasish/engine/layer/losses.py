@@ -11,7 +11,7 @@ from kerasish.typing import AnyTensor
 
 
 class LossesMixin:
-    """The part of a layer that knows about losses; mixed into `Layer`."""
+    """The part of a layer for losses; mixed into `Layer`."""
 
     def add_loss(self: Any, loss: AnyTensor) -> None:
         """Add a number (or several) to what training minimizes, for the call under way."""

@@ -342,7 +342,7 @@ class Operation(Watched):
         """Return the constructor's arguments.
 
         Raises:
-            NotImplementedError: they do not tell a class of one's own; it writes `get_config`.
+            NotImplementedError: they do not determine a custom class; it writes `get_config`.
         """
         if self._own_arguments is None:
             return {"name": self.name}

@@ -190,7 +190,7 @@ def class_of(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def is_op_class(class_name: str) -> bool:
-    """Return whether files call an op by this class name: Keras's, or one made of its own name."""
+    """Return whether files use this class name for an op: Keras's, or one made of the op's name."""
     known = _known().get(_key(class_name))
     return class_name in _titled_names() if known is None else known[1] == class_name
 

@@ -82,7 +82,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
 
     # --- functional graph ---------------------------------------------------------------------
 
-    _any_sizes = False  # whether the inputs' shapes come from the first data, and bind no other
+    _any_sizes = False  # whether the inputs' shapes are those of the first data, and bind no other
     reads_mask = False  # its layers do
     accepts_sparse = True  # its layers say whether they do
 
@@ -287,7 +287,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
 
         Raises:
             ValueError: another format; or the model cannot be written (`ExportArchive` says when);
-                or a layer cannot be said in ONNX, which the message names.
+                or a layer cannot be expressed in ONNX, which the message names.
             ImportError: format "onnx" without the package onnx: `pip install 'kerasish[onnx]'`.
         """
         saving("export_model")(self, filepath, format, verbose, input_signature, **kwargs)
@@ -314,7 +314,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
 
 
 def _has_own_init(cls: type) -> bool:
-    """Return whether a subclass has a constructor of its own arguments."""
+    """Return whether a subclass has a constructor with other arguments."""
     if cls.__module__.split(".")[0] == "kerasish":
         return False
     names = list(inspect.signature(cls.__init__).parameters)[1:]  # type: ignore[misc]

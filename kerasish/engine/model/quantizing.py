@@ -50,7 +50,7 @@ class QuantizedModelMixin:
         quantize_model(self, mode, config, filters, type_check, **kwargs)
 
     def get_quantization_layer_structure(self, mode: str | None = None) -> dict[str, Any] | None:
-        """Return the blocks that GPTQ and AWQ quantize one after the other; None: not said.
+        """Return the blocks that GPTQ and AWQ quantize one after the other; None: not specified.
 
         A model overrides this where its config should name no blocks.
 

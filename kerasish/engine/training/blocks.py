@@ -108,7 +108,7 @@ class BlockRun:
     Args:
         program: what is trained.
         run: its compiled step.
-        data: where the batches come from.
+        data: the source of the batches.
         batches: the epoch, opened.
         place: (number of the epoch, number of the next batch, whether the callbacks were called for
             the one before).

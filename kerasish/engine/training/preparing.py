@@ -60,7 +60,7 @@ class PreparationMixin:
         """Run a step on shapes only: builds layers, metrics and optimizer, finds shape errors.
 
         Where Python in a step reads numbers, the step runs on the batch itself, and what it assigns
-        is dropped. On an engine that defines by run, a model with code of the user's is left to
+        is dropped. On an engine that defines by run, a model with user code is left to
         its first step: its Python runs once, on the numbers of the data.
 
         Args:

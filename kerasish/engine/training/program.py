@@ -338,7 +338,7 @@ class TrainingProgram(PreparationMixin):
             diagnostics.warn_once(
                 self.model,
                 "Python in it reads values, so ranks could take different ways: each rank "
-                "computes whole batches. The results are right, and come no faster. Use ops.cond "
+                "computes whole batches. The results are right, but no faster. Use ops.cond "
                 "or ops.where instead.",
             )
             return None
@@ -346,7 +346,7 @@ class TrainingProgram(PreparationMixin):
             diagnostics.warn_once(
                 self.model,
                 f"it has its own {kind}_step(), which every rank does with whole batches: the "
-                "results are right, and come no faster. Override compute_loss() instead, or cut "
+                "results are right, but no faster. Override compute_loss() instead, or cut "
                 "the batch and use ops.all_sum() in it.",
             )
             return None

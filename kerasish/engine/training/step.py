@@ -61,7 +61,7 @@ def train(
 
 
 def as_part(y: Structure) -> Structure:
-    """Return an array of numbers as a tensor of its own memory; all else as it is.
+    """Return an array of numbers as a tensor with its own memory; all else as it is.
 
     It is made once for all layers, losses and metrics that read it.
     """

@@ -353,7 +353,7 @@ class RandomShear(_Affine):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> RandomShear:
-        """Return the layer; an interval about 0 came from one number."""
+        """Return the layer; an interval about 0 was given as one number."""
         for name in ("x_factor", "y_factor"):
             value = config.get(name)
             if isinstance(value, (list, tuple)) and value[0] < 0:

@@ -175,7 +175,7 @@ class Discretization(Layer):
         return encoded_shape(tuple(input_shape), self._depth(), self.output_mode)
 
     def compute_output_spec(self, inputs: KerasTensor) -> KerasTensor:
-        """Return the symbolic result: bins are integers, whatever the compute dtype is."""
+        """Return the symbolic result: bins are integers, for any compute dtype."""
         return KerasTensor(self.compute_output_shape(inputs.shape), self.output_dtype)
 
     def get_config(self) -> dict[str, Any]:

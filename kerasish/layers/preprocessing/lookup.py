@@ -216,7 +216,7 @@ class IndexLookup(HostLayer):
         weights = np.asarray(idf_weights, "float32")
         if weights.ndim != 1 or weights.size not in (len(tokens), len(tokens) + self._first * led):
             raise ValueError(
-                f"{who}: expected {len(tokens)} idf_weights, one a token, got shape "
+                f"{who}: expected {len(tokens)} idf_weights, one per token, got shape "
                 f"{weights.shape}."
             )
         return weights[weights.size - len(tokens) :]

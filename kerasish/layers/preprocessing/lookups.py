@@ -27,7 +27,7 @@ class StringLookup(IndexLookup):
         invert: whether to go from numbers to strings.
         output_mode: "int"; "one_hot", "multi_hot", "count" (see `CategoryEncoding`); "tf_idf":
             count * log(1 + documents / (1 + documents with it)).
-        pad_to_max_tokens: whether vectors have max_tokens entries, whatever the vocabulary's size.
+        pad_to_max_tokens: whether vectors have max_tokens entries, for any size of the vocabulary.
         sparse: must be false; accepted for compatibility with Keras.
         encoding: of bytes.
         name: name of the layer; None: made from the class.

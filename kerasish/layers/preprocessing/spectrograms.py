@@ -31,7 +31,7 @@ class STFTSpectrogram(Layer):
         frame_length: samples a frame.
         frame_step: samples from one frame to the next, <= frame_length; None: half a frame.
         fft_length: samples of each transform, >= frame_length; None: the next power of two.
-        window: a name that `scipy.signal.get_window` knows, frame_length numbers, or None.
+        window: a name for `scipy.signal.get_window`, frame_length numbers, or None.
         periodic: whether the window is periodic rather than symmetric.
         scaling: of the window: "density" (its squares sum to 1), "spectrum" (it sums to 1), None.
         padding: "valid" or "same".

@@ -52,7 +52,7 @@ class BaseCell(KernelLayer):
         dropout: share of the inputs dropped in training, the same ones at all steps, 0 to 1.
         recurrent_dropout: the same for the state that goes into the products; the state that is
             carried on is never dropped.
-        seed: where the masks come from.
+        seed: the seed of the masks.
         options: what `WeightedLayer` takes.
     """
 

@@ -27,7 +27,7 @@ __all__ = ["det", "inv", "lstsq", "pinv", "solve", "solve_triangular"]
 
 
 def in_single(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a kernel on half precision in float32: LAPACK knows no smaller floats."""
+    """Run a kernel on half precision in float32: LAPACK supports no smaller floats."""
 
     @functools.wraps(kernel)
     def run(xp: ArrayModule, x: Array, *others: Any, **attrs: Any) -> Array:

@@ -392,7 +392,7 @@ def vectorized_map(function: Callable[[Any], Any], elements: TensorLike) -> Stru
     return map(function, elements) if done is NotImplemented else done
 
 
-# What `autodiff` knows of functions, put here by it.
+# What `autodiff` records of functions.
 transforms: dict[str, Callable[..., Any]] = {}
 
 

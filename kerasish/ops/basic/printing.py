@@ -155,7 +155,7 @@ def print(*values: Any, sep: str = " ", end: str = "\n") -> Structure:
     Args:
         *values: what is printed: texts as they are; tensors, variables and arrays as NumPy prints
             them, with the options of `np.set_printoptions` (long arrays are shortened); lists,
-            tuples and dicts of such; anything else by `str`.
+            tuples and dicts of these; anything else by `str`.
         sep: the text between two values.
         end: what follows the last one.
 

@@ -141,7 +141,7 @@ def _block(size: int, what: str) -> int:
 
 @function
 def depth_to_space(x: TensorLike, block_size: int, data_format: str = "channels_last") -> Tensor:
-    """Return pictures whose blocks of block_size² pixels come from the channels.
+    """Return pictures whose blocks of block_size² pixels are made of the channels.
 
     The place in the block is the slower part of the channel's number with "channels_last", the
     faster one with "channels_first".
@@ -171,7 +171,7 @@ def depth_to_space(x: TensorLike, block_size: int, data_format: str = "channels_
 
 @function
 def space_to_depth(x: TensorLike, block_size: int, data_format: str = "channels_last") -> Tensor:
-    """Return pictures whose channels come from blocks of block_size² pixels.
+    """Return pictures whose channels are blocks of block_size² pixels.
 
     The inverse of `depth_to_space`.
 

@@ -78,7 +78,7 @@ def along_axis(x: AnyTensor, weights: AnyTensor, axis: int) -> Tensor:
 
 
 def _back_to(y: Tensor, dtype: str) -> Tensor:
-    """Return y in the dtype that came, rounded and held within it if that is an integer one."""
+    """Return y in the input's dtype, rounded and clipped to it if that is an integer one."""
     if y.dtype == dtype or dtypes.is_inexact(dtype):
         return y if y.dtype == dtype else cast(y, dtype)
     low, high = dtypes.limits(dtype) or (0, 0)

@@ -1,7 +1,7 @@
 """Whole sequences of recurrent cells: lstm, gru, simple_rnn, and their gradients as ops.
 
 Time is the first axis, so that a step is one block of memory. What a step takes of its input
-comes ready (x W + b, one product for all steps); the ops add what it takes of the state before.
+is given (x W + b, one product for all steps); the ops add what it takes of the state before.
 A mask (steps, n), where given, tells which steps count (not 0): the others keep the state.
 
 Each function is written once, for arrays and for tensors alike (`Maths` holds what differs): on

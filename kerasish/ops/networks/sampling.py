@@ -103,7 +103,7 @@ def sample_candidates(
         num_sampled: how many; without repetition at most num_classes.
         num_classes: numbers of classes are below it.
         sampler: see `class_probabilities`.
-        unique: whether no class comes twice.
+        unique: whether no class occurs twice.
 
     Source: Kool, van Hoof & Welling, ICML 2019; Jean et al., ACL 2015.
     """

@@ -12,7 +12,7 @@ import numpy as np
 
 from kerasish.typing import Array
 
-LARGE = 2**20  # bytes from which a thread of its own pays
+LARGE = 2**20  # bytes from which a separate thread pays
 _PIECE = 2**20  # bytes read at once: still in the cache when they are summed up
 
 
@@ -42,7 +42,7 @@ class Digest:
     """The CRC-32 of bytes that follow each other, computed in a separate thread.
 
     Args:
-        start: the CRC-32 of what comes before them.
+        start: the CRC-32 of what precedes them.
 
     Example:
         >>> with Digest() as digest:

@@ -244,7 +244,7 @@ def check_format(format: str, who: str) -> None:
         raise ValueError(
             f"{who}: it holds functions, which format={format!r} does not: use Model.export."
         )
-    what = f"writes no {format!r}" if format in _ELSEWHERE else f"knows no format {format!r}"
+    what = f"writes no {format!r}" if format in _ELSEWHERE else f"has no format {format!r}"
     raise ValueError(
         f"{who}: kerasish {what}; it writes {names}. For another framework save('model.keras'): "
         "Keras reads that file, and exports from there."

@@ -1,7 +1,7 @@
 """Weights over several files: an index, `NAME.weights.json`, and shards of bounded size.
 
 The index is replaced last and in one step, and no shard that the old index names is written over:
-whatever happens, the index at the path and its shards belong together.
+after any failure, the index at the path and its shards belong together.
 """
 
 from __future__ import annotations

@@ -60,7 +60,7 @@ def write_arrays(path: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[
 
     Args:
         path: the file.
-        arrays: name -> array, contiguous, of a dtype that `code_of` knows.
+        arrays: name -> array, contiguous, of a dtype that `code_of` supports.
         metadata: name -> text.
 
     Raises:
