@@ -176,7 +176,7 @@ def set_backend(backend: str) -> None:
 
 
 def keep_dtype_policy(read: Callable[[], Any], write: Callable[[Any], None]) -> None:
-    """Let `dtype_policy` and `set_dtype_policy` call the module that knows dtype policies."""
+    """Let `dtype_policy` and `set_dtype_policy` call the module of dtype policies."""
     _Settings.read_policy = staticmethod(read)
     _Settings.write_policy = staticmethod(write)
 

@@ -73,7 +73,7 @@ class MapNode(DataNode):
 
 
 class _One:
-    """Calls the function for one element; knows no cursor, so that threads may hold it."""
+    """Calls the function for one element; refers to no cursor, so that threads may hold it."""
 
     def __init__(
         self, function: Callable[..., Any], key: tuple[int, int] | None, order: Array | None

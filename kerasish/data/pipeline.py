@@ -1,4 +1,4 @@
-"""What all data sets can do: be iterated over, say what they are, know and restore their place."""
+"""What all data sets can do: iterate, describe themselves, save and restore their place."""
 
 from __future__ import annotations
 

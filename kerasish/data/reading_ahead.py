@@ -17,7 +17,7 @@ _MOST_THREADS = 4  # after the last one, reading stays in its thread
 
 
 class Habit:
-    """What one pass over a node tells the next.
+    """What one pass over a node passes to the next.
 
     Attributes:
         at_once: whether reading took a small part of the time, so that no thread read ahead.

@@ -43,7 +43,7 @@ def initialize(
     job, with one line that names the rank, the machine, the step and the error.
 
     Args:
-        job_addresses: accepted as in Keras; the launcher knows the addresses.
+        job_addresses: accepted as in Keras; the launcher has the addresses.
         num_processes: how many processes there are; None: what the launcher says.
         process_id: the number of this one; None: what the launcher says.
         timeout: seconds that a step may wait for other ranks before the job ends, > 0. The first

@@ -28,7 +28,7 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
 
     Args:
         equation: "ab,bc->ac": the input's letters, the kernel's, the result's; "..." may lead.
-        output_shape: the result's sizes without the batch axis; None where the input tells.
+        output_shape: the result's sizes without the batch axis; None where the input determines it.
         activation: name or function; None: none.
         bias_axes: the result's letters along which a bias varies; None: no bias.
         kernel_initializer: first values of the kernel: name, config, object or function.

@@ -32,7 +32,7 @@ class QuantizedLayer(LowRankLayer):
     Attributes:
         quantization_config: how it is quantized; None: as the dtype policy says.
         weight_format: the mode of the weights that the layer holds now; "": floats.
-        quantizes: whether this very class can be quantized; subclasses say so themselves.
+        quantizes: whether exactly this class can be quantized; subclasses set it themselves.
         quantization_modes: the modes that the class has.
     """
 

@@ -179,11 +179,11 @@ class LossScaleOptimizer(Optimizer):
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
-        """Tell the inner optimizer."""
+        """Notify the inner optimizer."""
         self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
-        """Tell the inner optimizer."""
+        """Notify the inner optimizer."""
         self.inner_optimizer.finalize_variable_values(var_list)
 
     def get_config(self) -> dict[str, Any]:

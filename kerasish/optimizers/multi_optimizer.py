@@ -204,12 +204,12 @@ class MultiOptimizer(Optimizer):
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
-        """Tell the optimizers in use; after `build`."""
+        """Notify the optimizers in use; after `build`."""
         for result in self.optimizers:
             result.exclude_from_weight_decay(var_list, var_names)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
-        """Tell the optimizers in use."""
+        """Notify the optimizers in use."""
         for number, result in enumerate(self.optimizers):
             known = [v for v in var_list if v in self._places]
             own = [v for v in known if self._chosen[self._places[v]] == number]

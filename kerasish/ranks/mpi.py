@@ -31,7 +31,7 @@ _NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "int32": "INT32_T", "int64": 
 _WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "int16": "int32",
           "uint8": "int32", "uint16": "int32"}  # fmt: skip
 
-# What launchers tell their processes: the number of ranks.
+# Variables by which launchers pass the number of ranks.
 LAUNCHERS = {
     "PMI_SIZE": "mpiexec of MPICH or Intel MPI",
     "OMPI_COMM_WORLD_SIZE": "mpiexec of Open MPI",

@@ -168,7 +168,7 @@ class Data(Closing):
     def state(self) -> dict[str, Any] | None:
         """Return the place after the batches that were taken, for `go_to`.
 
-        None where the numbers of the epoch and of the batch say it all.
+        None where the numbers of the epoch and of the batch are enough.
         """
         return None
 
@@ -182,7 +182,7 @@ class Data(Closing):
         """
 
     def facts(self) -> dict[str, str]:
-        """Return what tells these data from others, for a training that is resumed."""
+        """Return what distinguishes these data from others, for a training that is resumed."""
         return {"data": f"{type(self).__name__}, {self.num_batches} batches per epoch"}
 
     def close(self) -> None:

@@ -62,7 +62,7 @@ class DataSource:
         return False
 
     def facts(self) -> dict[str, str]:
-        """Return what tells these data from others, for a training that is resumed."""
+        """Return what distinguishes these data from others, for a training that is resumed."""
         return {"data": type(self).__name__}
 
     def source_state(self) -> Any:

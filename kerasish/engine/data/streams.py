@@ -15,7 +15,7 @@ _END = object()
 
 
 def add_place(error: BaseException, place: str) -> None:
-    """Say in `error`, which stays what it is, where it happened."""
+    """Add to `error`, whose type stays, where it happened."""
     note = f"This happened while reading {place}."
     if hasattr(error, "add_note"):
         error.add_note(note)
@@ -135,7 +135,7 @@ class StreamData(Data):
 
 
 def _length(source: Any) -> int | None:
-    """Return len(source), None where it has none or does not know it."""
+    """Return len(source), None where it has none or it is unknown."""
     if not hasattr(source, "__len__"):
         return None
     try:

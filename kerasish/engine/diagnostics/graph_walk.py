@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
 
 NORMALIZATIONS = ("normalization", "batch normalization")
-_ACTIVATED = ("dense", "convolution", "recurrent", "activation")  # with an activation argument
+_ACTIVATED = ("dense", "convolution", "recurrent", "activation")  # with an activation of their own
 WEIGHTED = ("dense", "convolution", "recurrent", *NORMALIZATIONS)
 
 
@@ -21,7 +21,7 @@ def role_of(operation: Operation) -> str:
 def _stated(operation: Operation, name: str) -> str:
     """Return a class's statement on what `call` does, "" where there is none.
 
-    A subclass that overrides `call` may do anything: it must state it again.
+    A subclass with a `call` of its own may do anything: it must state it again.
     """
     cls = type(operation)
     owner = next((c for c in cls.__mro__ if name in c.__dict__), None)

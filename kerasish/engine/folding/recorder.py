@@ -169,7 +169,7 @@ class Recorder(Engine):
         return results[0] if structure is None else tree.pack_sequence_as(structure, results)
 
     def _describe(self, x: Structure, key: list[Any], values: list[Deferred]) -> Structure:
-        """Return x with slots for its data; add what tells kinds of calls apart to `key`."""
+        """Return x with slots for its data; add what distinguishes kinds of calls to `key`."""
         kind = type(x)
         if kind is tuple or kind is list:
             key.append((kind, len(x)))
@@ -346,7 +346,7 @@ class Recorder(Engine):
         )
 
     def numbers_of(self, tensor: Tensor) -> Any:
-        """Refuse to tell a number that is not computed yet."""
+        """Refuse to return a number that is not computed yet."""
         raise NumberAskedError(
             f"Python asked for the value of a tensor of shape {tensor.shape} in a folded function"
             f"{at_user_line()} (bool(), float(), if, while, .numpy()). Its calls run later, for "

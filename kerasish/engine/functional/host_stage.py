@@ -204,7 +204,7 @@ class HostStageData(Data):
 
     @property
     def exhausted(self) -> bool:  # type: ignore[override]
-        """Whether the data behind has run dry."""
+        """Whether the data behind is exhausted."""
         return self._data.exhausted
 
     def peek(self, epoch: int = 0) -> Batch:

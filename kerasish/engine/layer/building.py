@@ -49,7 +49,7 @@ def builds_by_call(build: Callable[..., Any]) -> Callable[..., None]:
 
 
 def _written_for(cls: type, name: str) -> Any:
-    """Return the method that `cls` itself or a mixin before its parents defines, or None."""
+    """Return the method that `cls` itself or a mixin before its parents brings, or None."""
     owner = next(c for c in cls.__mro__ if name in c.__dict__)
     return owner.__dict__[name] if owner is cls or not issubclass(owner, BuildMixin) else None
 
@@ -106,7 +106,7 @@ class BuildMixin(PartsMixin):
         except TraceError:
             if self._remat_mode is not None:
                 raise  # the parts of what is computed twice are made before
-        return True  # else the call may know the numbers that it asks for
+        return True  # else the call may have the numbers that it asks for
 
     def _end_building(self, args: Any, kwargs: Any) -> None:
         """Note that the first call has built the parts."""

@@ -80,7 +80,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
     _building = False
     _complete = False  # whether `build` is over: no weights are added after it
     built = False
-    # How diagnostics see the class: "pass" (values pass through, in another shape at most),
+    # What diagnostics know of the class: "pass" (values pass through, in another shape at most),
     # "dense", "convolution", "recurrent", "normalization", "activation", ...; "" for nothing.
     layer_role = ""
     result_activation = ""  # the name of the activation that a layer of activations applies
@@ -375,6 +375,6 @@ Layer.call_parts = read_call(Layer.call)
 if TYPE_CHECKING:
 
     class SomeLayer(Layer):
-        """A layer of a class that checkers do not know: it may have any attribute."""
+        """A layer of a class unknown to type checkers: it may have any attribute."""
 
         def __getattr__(self, name: str) -> Any: ...

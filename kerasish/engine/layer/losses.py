@@ -31,7 +31,7 @@ class LossesMixin:
     def add_metric(self, *args: Any, **kwargs: Any) -> None:
         """Not part of Keras 3: raises, and says what to do."""
         raise TypeError(
-            "add_metric is gone since Keras 3: keep a metric as an attribute of the layer and "
+            "add_metric was removed in Keras 3: keep a metric as an attribute of the layer and "
             "call its update_state() in call()."
         )
 

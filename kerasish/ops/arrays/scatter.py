@@ -225,7 +225,7 @@ def _products_before(x: Tensor, keys: AnyTensor) -> Tensor:
 
     count, steps = keys.shape[0], 1
     x = of_same_key(x, 1)
-    while steps < count:  # by doubling: each round knows the products of twice as many
+    while steps < count:  # by doubling: each round has the products of twice as many
         x = multiply(x, of_same_key(x, steps))
         steps *= 2
     return x

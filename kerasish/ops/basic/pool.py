@@ -2,7 +2,7 @@
 
 Data are stored as (n, *spatial, channels). Places of the padding are never the largest, even
 among -Inf, and do not count in the mean. NaN is larger than all numbers. The maximum is the first
-one in C order of the window: that is where the gradient goes.
+one in C order of the window: the gradient goes to it.
 """
 
 from __future__ import annotations

@@ -40,7 +40,7 @@ _state = _State()
 
 
 def hold() -> None:
-    """Keep texts back from now on, until `release` or `forget`."""
+    """Hold texts back from now on, until `release` or `forget`."""
     _state.held = []
 
 

@@ -2,7 +2,7 @@
 
 Time is the first axis, so that a step is one block of memory. What a step takes of its input
 is given (x W + b, one product for all steps); the ops add what it takes of the state before.
-A mask (steps, n), where given, tells which steps count (not 0): the others keep the state.
+A mask (steps, n), where given, marks the steps that count (not 0): the others keep the state.
 
 Each function is written once, for arrays and for tensors alike (`Maths` holds what differs): on
 arrays it is the reference kernel, on tensors the composition by which a gradient of a gradient is
@@ -410,6 +410,6 @@ def gru_gradient(
 
 
 for _op in (lstm, gru):
-    # Their rules want to know which gradients are missing: no code asks for the gates' but a
+    # Their rules need to know which gradients are missing: no code asks for the gates' but a
     # gradient of a gradient.
     _op.sparse_gradients = True

@@ -150,4 +150,4 @@ def _clear_quietly(path: str) -> None:
     try:
         clear(path)
     except OSError:
-        return  # the first error is the one to tell
+        return  # the first error is the one to report

@@ -144,7 +144,7 @@ class FolderLock:
 
     def _remove_empty(self) -> None:
         if self._new:
-            with contextlib.suppress(OSError):  # states are in it, or it is gone
+            with contextlib.suppress(OSError):  # states are in it, or it was removed
                 os.rmdir(self.folder)
 
 

@@ -130,7 +130,7 @@ def _is_alive(process: int) -> bool:
 
 
 def _last_write(path: str) -> float:
-    """Return when a file, or anything in a folder, was last written; 0 if it is gone."""
+    """Return when a file, or anything in a folder, was last written; 0 if it was removed."""
     inside = [os.path.join(at, name) for at, _, names in os.walk(path) for name in names]
     latest = 0.0
     for place in (path, *inside):

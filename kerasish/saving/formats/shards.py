@@ -81,7 +81,7 @@ def _save_held(model: Model, path: str, limit: float) -> None:
         if text and _holds(path, text):
             raise  # the new index is in its place: its shards stay
         for name in written:
-            with suppress(OSError):  # the first error is the one to tell
+            with suppress(OSError):  # the first error is the one to report
                 os.remove(name)
         if isinstance(error, OSError):
             raise save_error(path, error) from error
@@ -150,7 +150,7 @@ def _shard_path(path: str, number: int, mark: str) -> str:
 
 
 def _fresh_mark(path: str) -> str:
-    """Return what tells new shards from those that the old index names."""
+    """Return what distinguishes new shards from those that the old index names."""
     try:
         with open(path, "rb") as file:
             old = _shards_of(read_json(file.read(), path), path)
