@@ -284,7 +284,7 @@ class NaNAutopsy(Callback):
         if shapes != head["variables"]:
             raise ValueError(
                 f"NaNAutopsy.replay: {os.fspath(filepath)!r} is of a model with "
-                f"{len(head['variables'])} variables, not of the shapes of this one's {len(shapes)}"
+                f"{len(head['variables'])} variables of other shapes than this one: {len(shapes)}"
             )
         for i, v in enumerate(variables):
             v.assign(arrays[f"variable/{i}"])
