@@ -404,16 +404,18 @@ def binomial(
     p = broadcast_to(cast(probabilities, "float64"), shape)
     total = zeros(shape, "float64")
     for each in states[:-1]:
-        many = less(float(FEW_TRIALS), n)
+        large = less(float(FEW_TRIALS), n)
         k = add(floor(multiply(n, 0.5)), 1.0)
         rest = subtract(n, k)
-        middle = beta(each, shape, where(many, k, 1.0), where(many, add(rest, 1.0), 1.0), "float64")
+        middle = beta(
+            each, shape, where(large, k, 1.0), where(large, add(rest, 1.0), 1.0), "float64"
+        )
         below = less_equal(middle, p)
         under = divide(subtract(p, middle), where(less(middle, 1.0), subtract(1.0, middle), 1.0))
         over = divide(p, where(less(0.0, middle), middle, 1.0))
-        total = where(logical_and(many, below), add(total, k), total)
-        p = where(many, clip(where(below, under, over), 0.0, 1.0), p)
-        n = where(many, where(below, rest, subtract(k, 1.0)), n)
+        total = where(logical_and(large, below), add(total, k), total)
+        p = where(large, clip(where(below, under, over), 0.0, 1.0), p)
+        n = where(large, where(below, rest, subtract(k, 1.0)), n)
     u = unit(states[-1], (FEW_TRIALS, *shape), "float32")
     trial = reshape(arange(FEW_TRIALS), (-1, *[1] * len(shape)))
     success = logical_and(less(cast(trial, "float64"), n), less(cast(u, "float64"), p))

@@ -189,8 +189,8 @@ def along(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
 def _axes(axis: Any, ndim: int) -> set[int]:
     if axis is None:
         return set(range(ndim))
-    many = axis if isinstance(axis, (tuple, list)) else (axis,)
-    return {a % ndim for a in many}
+    numbers = axis if isinstance(axis, (tuple, list)) else (axis,)
+    return {a % ndim for a in numbers}
 
 
 def _below(axes: set[int], place: RowPlace) -> int:
