@@ -50,7 +50,7 @@ class EstimatorSpec:
         predictions: a symbolic tensor or a structure of them; needed for PREDICT; None: none.
         loss: a symbolic tensor with one number; needed for TRAIN and EVAL; None: none.
         optimizer: an optimizer or its name; needed for TRAIN. It replaces TensorFlow's
-                `train_op`; None: none.
+            `train_op`; None: none.
         eval_metric_ops: name -> (metric, labels, predictions): a `metrics.Metric` and the symbolic
             tensors that update it.
 

@@ -243,7 +243,7 @@ class Dataset(ElementVerbs, BatchVerbs):
             weights: one number >= 0 for each data set; None: all equal.
             seed: of the draws; None: drawn from the process's generator.
             stop_on_empty_dataset: whether it ends with the first data set that ends; else the
-                    others continue.
+                others continue.
 
         Raises:
             ValueError: there is no data set, or the weights do not fit.

@@ -140,7 +140,7 @@ class DataParallel(Distribution):
         auto_shard_dataset: True; see `Distribution`.
         shards: a multiple of the number of processes; None: that number.
         shard_optimizer: whether each process keeps only the optimizer's slots of its part of
-                the variables (ZeRO-1): less memory, the same bits. The optimizer must compute each
+            the variables (ZeRO-1): less memory, the same bits. The optimizer must compute each
             element by itself. Files hold whole slots; all processes call `model.save()` together.
 
     Raises:

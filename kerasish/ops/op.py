@@ -190,7 +190,7 @@ class Op(Traits):
             no code asks for.
         promote: "same" (inputs meet in one dtype), "float" (the same, then at least the default
             float), "number" (the same, truth values as int32), "product" (the same; only
-                    int8 uses int32, in which products are added), or None (unchanged). `promoted`
+            int8 uses int32, in which products are added), or None (unchanged). `promoted`
             is the index of the first input concerned.
         canonical: `canonical(shapes, attrs)` -> attrs in their one hashable form.
         variadic: the op's first argument is a list of tensors.

@@ -37,7 +37,7 @@ class Sharding:
         shards: a multiple of the group's size.
         shard_optimizer: whether each rank keeps only the optimizer's slots of its segments.
         divided: says by its path whether a rank keeps only a segment of a variable, and of its
-                slots; None: every rank has all variables whole.
+            slots; None: every rank has all variables whole.
 
     Raises:
         ValueError: the shards cannot be divided among the ranks.

@@ -65,7 +65,7 @@ class RandomContrast(PictureLayer):
 
     Args:
         factor: (a, b) with a, b in [0, 1]: the factor is in [1 - a, 1 + b]; one number f means
-                (0, f), as in Keras.
+            (0, f), as in Keras.
         value_range: the least and the largest value of a pixel.
         seed: of the factors; None: drawn.
 

@@ -20,7 +20,7 @@ class StringLookup(IndexLookup):
         num_oov_indices: numbers for strings outside the vocabulary; with more than one they are
             hashed; with 0 they are an error.
         mask_token: the string that means "no token": number 0; in other modes than "int" it
-                is not counted. None: there is none.
+            is not counted. None: there is none.
         oov_token: what `invert` gives for unknown strings.
         vocabulary: the strings, or the path of a text file with one per line; None: `adapt`.
         idf_weights: of each string, for "tf_idf" with a vocabulary; None: `adapt` finds them.

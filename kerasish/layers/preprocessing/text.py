@@ -61,7 +61,7 @@ class TextVectorization(HostLayer):
         ngrams: n: all up to n tokens; a tuple: those lengths; None: single tokens.
         output_mode: "int", "multi_hot", "count" or "tf_idf" (see `StringLookup`).
         output_sequence_length: tokens of each result of "int", cut or padded; None: the
-                number of the longest text of the batch.
+            number of the longest text of the batch.
         pad_to_max_tokens, vocabulary, idf_weights: as for `StringLookup`.
         sparse, ragged: must be false; accepted for compatibility with Keras.
         encoding: of bytes.

@@ -207,7 +207,7 @@ def packed_product(
     Args:
         x: float tensor (..., inputs).
         packed: int8 tensor (inputs, units * bits / 8, rounded up): along the last axis the low half
-                of a byte is first.
+            of a byte is first.
         scale: float tensor (groups, units): a factor for each group of `block` rows and column.
         zero: int8 tensor (groups, units): what the number 0 is quantized to.
         units: size of the result's last axis, >= 1.
