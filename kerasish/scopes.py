@@ -1,4 +1,4 @@
-"""What is in force in a thread: who stands for variables, in which dtype they are read, names."""
+"""Settings of a thread: what replaces variables, in which dtype they are read, names."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """Stands between variables and their values: what a trace or a pure step reads and writes.
+    """The layer between variables and their values: what a trace or a pure step reads and writes.
 
     Attributes:
         outer: the scope in which this one was entered last, None outside all others.
@@ -47,7 +47,7 @@ _scopes = _Scopes()
 
 
 class using_scope(AbstractContextManager[None]):  # noqa: N801 (used as a function)
-    """Let `scope` stand for all variables inside the `with` block, in this thread."""
+    """Let `scope` replace all variables inside the `with` block, in this thread."""
 
     __slots__ = ("_before", "_scope")
 
@@ -109,8 +109,8 @@ class name_scope:  # noqa: N801 (Keras's name)
     Args:
         name: one part of a path, without "/".
         **kwargs: `caller`, who opens the scope; `deduplicate` (True), whether a scope that its
-            caller opened already is not opened twice; `override_parent`, a path that stands in
-            place of those of the scopes around.
+            caller opened already is not opened twice; `override_parent`, a path that
+            replaces those of the outer scopes.
 
     Raises:
         ValueError: the name is no string, or has a "/".

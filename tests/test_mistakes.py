@@ -1,7 +1,7 @@
 """What newcomers get wrong: an error or one line of advice each, and silence for the correct twin.
 
 Each case is a function of `wrong`: with True it makes the mistake, with False the same program is
-correct. Where the mistake is a warning, the case returns what trains once more: that stays silent.
+correct. Where the mistake is a warning, the case returns what trains again: that stays silent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def sigmoid() -> Any:
 
 
 def train(model: Any, loss: Any, y: Any, x: Any = X, metrics: Any = None, **fit: Any) -> Any:
-    """Train once; return what trains once more."""
+    """Train once; return what trains again."""
     model.compile("sgd", loss, metrics=metrics)
 
     def once() -> Any:

@@ -49,7 +49,7 @@ class SwapEMAWeights(Callback):
         return many
 
     def _swap(self, averages_in: bool) -> None:
-        """Swap weights and averages, unless the model holds the wanted ones already."""
+        """Swap weights and averages, unless the model already holds the requested ones."""
         for optimizer in self._optimizers():
             if optimizer.built and optimizer.averages_swapped != averages_in:
                 optimizer.swap_averages(self.model.trainable_variables)

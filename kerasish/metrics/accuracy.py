@@ -30,7 +30,7 @@ def accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
 
 def binary_accuracy(y_true: TensorLike, y_pred: TensorLike, threshold: float = 0.5) -> Tensor:
-    """Return 1 where the prediction lies on the target's side of the threshold, else 0.
+    """Return 1 where the prediction is on the target's side of the threshold, else 0.
 
     Args:
         y_true: targets, 0 or 1.
@@ -49,7 +49,7 @@ def binary_accuracy(y_true: TensorLike, y_pred: TensorLike, threshold: float = 0
 
 
 def categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-    """Return 1 where the largest prediction stands where the largest target does, else 0.
+    """Return 1 where the largest prediction and the largest target have the same place, else 0.
 
     Args:
         y_true: one-hot or probability rows, shape (..., classes).

@@ -228,7 +228,7 @@ class OptimizerState(Watched):
 
         Args:
             segments: what the slots belong to from now on.
-            division: what knows the whole variables; None: the segments are the variables.
+            division: what has the whole variables; None: the segments are the variables.
         """
         first = [v for v in self._variables if v is self._iterations or v is self._learning_rate]
         self._variables, self.built, self._references = first, False, {}

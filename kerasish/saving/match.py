@@ -187,7 +187,7 @@ def match(parts: list[PartPath], groups: Groups, where: str, by: str | None = No
 
 
 def match_seeds(plan: LoadPlan, parts: list[PartPath], groups: Groups) -> None:
-    """Plan to let random states go on where they stood; files of Keras hold none."""
+    """Plan to restore random states; files of Keras hold none."""
     for path, states in seed_places(parts):
         entries = groups[path].entries if path in groups else {}
         results = [entries.get(str(i)) for i in range(len(states))]
@@ -242,7 +242,7 @@ def _finder(
 def _moved(
     parts: list[PartPath], groups: Groups, find: Callable[[PartPath], str | None]
 ) -> list[Misfit]:
-    """Return the layers whose names stand in the file in another order."""
+    """Return the layers whose names are in another order in the file."""
     families: dict[str, list[tuple[str, str, str]]] = {}
     for place in parts:
         path = find(place)
@@ -280,7 +280,7 @@ def _match_plain(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> N
 def _match_optimizer(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> None:
     optimizer = place.owner
     if not isinstance(optimizer, Optimizer) or group is None or not group.entries:
-        return  # weights alone: the optimizer stays as it is
+        return  # weights only: the optimizer stays as it is
     own = optimizer.undivided_variables
     if len(own) != len(group.entries):
         plan.notes.append(

@@ -253,7 +253,7 @@ def derivatives_of(layer, x, training=True):
 SHAPES = [(4, 3), (5, 7, 3), (2, 4, 3, 6), (300, 40, 7), (1, 5)]
 
 
-# Rows of one element have no spread: their second derivatives are rounding alone.
+# Rows of one element have no spread: their second derivatives are only rounding.
 @pytest.mark.parametrize(
     ("kind", "shape"),
     [(kind, shape) for kind in ("batch", "layer", "rms") for shape in SHAPES] + [("batch", (3, 1))],

@@ -35,7 +35,7 @@ def random(*shape, dtype="float32"):
 def _scratch(request, monkeypatch):
     """Scratchpads as this processor needs them, and one for every primitive, as others may.
 
-    oneDNN leaves a scratchpad alone that it did not ask for.
+    oneDNN does not touch a scratchpad that it did not request.
     """
     asked = onednn_primitive._optional
 

@@ -1,4 +1,4 @@
-"""The traits of ops: what passes rely on holds for the reference kernels."""
+"""The traits of ops: what passes rely on is true of the reference kernels."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_keeps_zero(name):
 
 @pytest.mark.parametrize("name", having("elementwise"))
 def test_elementwise(name):
-    """Each element of the result is that of the elements alone."""
+    """Each element of the result is that of only its elements."""
     o = REGISTRY[name]
     for inputs, attrs in o.examples:
         rng = np.random.default_rng(0)

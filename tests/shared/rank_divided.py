@@ -2,7 +2,7 @@
 
 After `kernels` among the names of checks the ranks divide kernels, too, as `ModelParallel` does;
 after `both` each check compares both ways. What is divided ends with the bits of what is not; files
-are the same; each goes on from the other.
+are the same; each continues from the other.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def excluding() -> Any:
     return opt.AdamW(0.01, weight_decay=0.1)
 
 
-# The options that look at whole gradients or variables.
+# The options that read whole gradients or variables.
 OPTIONS: dict[str, Any] = {
     "clipnorm": lambda: opt.Adam(0.01, clipnorm=0.1),
     "global_clipnorm": lambda: opt.Adam(0.01, global_clipnorm=0.1),
@@ -141,7 +141,7 @@ def check_kinds_static() -> None:
 
 
 def check_essentials() -> None:
-    """What looks at whole gradients, variables or losses, on the eager engine."""
+    """What reads whole gradients, variables or losses, on the eager engine."""
     few = {k: OPTIONS[k] for k in ("clipnorm", "loss scale")}
     same_bits({**few, "excluding": excluding, "eve": KINDS["eve"]}, "eager")
     for way in WAYS[1:]:
@@ -224,7 +224,7 @@ def check_files() -> None:
             own = folder / f"{way}{group.rank}"
             target = folder / way if divided else own
             if divided:
-                # Rank 0 alone writes: the others' folders stay empty.
+                # Only rank 0 writes: the others' folders stay empty.
                 own.mkdir()
                 with pytest.raises((RuntimeError, OSError)):
                     model.save_weights(str(folder / "no folder" / "x.weights.h5"))
@@ -241,7 +241,7 @@ def check_files() -> None:
                 expected[name] = found
             model.save(str(target / "c.keras"))
         assert len(set(digests.values())) == 1
-        # Each goes on from the file of the other, and from its own.
+        # Each continues from the file of the other, and from its own.
         ends = set()
         for source in (folder / "whole0", *(folder / way for way in WAYS[1:])):
             for way in WAYS if source.name == "whole0" else ("whole", source.name):
@@ -257,7 +257,7 @@ def check_files() -> None:
 
 
 def check_switched() -> None:
-    """The same model goes on with divided slots, and with whole ones again."""
+    """The same model continues with divided slots, and with whole ones again."""
     keras.config.set_backend("static")
     ends = []
     changes = [("whole", "whole", "whole")]
@@ -273,7 +273,7 @@ def check_switched() -> None:
 
 
 def check_resume() -> None:
-    """A training goes on divided or not, on these ranks or on one, with the same bits."""
+    """A training continues divided or not, on these ranks or on one, with the same bits."""
     keras.config.set_backend("static")
     group = current_group()
     x, y = models.data(96)
@@ -326,7 +326,7 @@ def check_resume() -> None:
 
 
 def check_callbacks() -> None:
-    """Checkpoints, backups and averages: all ranks take part, rank 0 writes."""
+    """Checkpoints, backups and averages: all ranks are involved, rank 0 writes."""
     group = current_group()
     keras.config.set_backend("static")
     x, y = models.data(96)

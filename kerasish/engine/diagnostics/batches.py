@@ -1,6 +1,6 @@
 """Class numbers and indices of each batch: what a step would read beyond its arrays.
 
-Arrays in memory are looked at once, all rows. Batches of generators and other sources, and those
+All rows of arrays in memory are checked once. Batches of generators and other sources, and those
 of `train_on_batch`, are looked at one by one: one maximum over the labels per batch.
 """
 

@@ -78,7 +78,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
     call_parts: CallParts
     created_at: tuple[str, int] | None = None  # (file, line) of the user's code that made it
     _building = False
-    _complete = False  # whether `build` is over: no weights come after it
+    _complete = False  # whether `build` is over: no weights are added after it
     built = False
     # What diagnostics know of the class: "pass" (values pass through, in another shape at most),
     # "dense", "convolution", "recurrent", "normalization", "activation", ...; "" for nothing.
@@ -105,7 +105,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
                     "super().__init__()."
                 )
             own = inspect.getattr_static(type(self), name, None)
-            if isinstance(own, property):  # which has said in its own words what is missing
+            if isinstance(own, property):  # which has reported in its own text what is missing
                 return own.fget(self)
             refuse_method(self, name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -186,7 +186,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
 
     @property
     def path(self) -> str:
-        """The names of the layers around this one and its own, joined by '/'."""
+        """The names of the layers around this one and its own name, joined by '/'."""
         return self._path
 
     # --- call -------------------------------------------------------------------------------
@@ -375,6 +375,6 @@ Layer.call_parts = read_call(Layer.call)
 if TYPE_CHECKING:
 
     class SomeLayer(Layer):
-        """A layer of a class that checkers do not know: it may have any attribute."""
+        """A layer of a class unknown to type checkers: it may have any attribute."""
 
         def __getattr__(self, name: str) -> Any: ...

@@ -41,7 +41,7 @@ class KerasTensor(Operators):
     Args:
         shape: the sizes; None where any will do.
         dtype: the dtype's name.
-        sparse: whether it stands for a `SparseTensor`.
+        sparse: whether it represents a `SparseTensor`.
         ragged: accepted for compatibility with Keras; must be false.
         record_history: whether calls on it are remembered.
         name: a name for messages; None: made from the class's name.
@@ -342,7 +342,7 @@ class Operation(Watched):
         """Return the constructor's arguments.
 
         Raises:
-            NotImplementedError: they do not tell a class of one's own; it writes `get_config`.
+            NotImplementedError: they do not determine a custom class; it writes `get_config`.
         """
         if self._own_arguments is None:
             return {"name": self.name}

@@ -29,7 +29,7 @@ class QuantizationMixin:
         return self.own_policy().quantization_mode
 
     def own_policy(self) -> DTypePolicy:
-        """Return the dtype policy of this layer alone, where the policy is a map of layers."""
+        """Return the dtype policy of this layer itself, where the policy is a map of layers."""
         own = self._policy
         return own[self._path] if isinstance(own, DTypePolicyMap) else own
 

@@ -23,7 +23,7 @@ def clone_model(
     recursive: bool = False,
     **kwargs: Any,
 ) -> Model:
-    """Return a model built alike, with weights of its own.
+    """Return a model of the same structure, with its own weights.
 
     Args:
         model: a Sequential or functional model.

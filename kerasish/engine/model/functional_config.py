@@ -158,7 +158,7 @@ def _make_operation(entry: dict[str, Any]) -> Any:
 
 
 def _settings(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what an operation's config says besides its name."""
+    """Return what an operation's config says apart from its name."""
     return {
         k: registry.deserialize_keras_object(v) for k, v in entry["config"].items() if k != "name"
     }

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class QuantizedModelMixin:
     """The part of a model that quantizes its layers; mixed into `Model`."""
 
-    def quantize(  # Keras's order: a layer's type_check comes second
+    def quantize(  # Keras's order: a layer's type_check is second
         self: Structure,
         mode: str | None = None,
         config: Structure = None,
@@ -50,9 +50,9 @@ class QuantizedModelMixin:
         quantize_model(self, mode, config, filters, type_check, **kwargs)
 
     def get_quantization_layer_structure(self, mode: str | None = None) -> dict[str, Any] | None:
-        """Return the blocks that GPTQ and AWQ quantize one after the other; None: not said.
+        """Return the blocks that GPTQ and AWQ quantize one after the other; None: not specified.
 
-        A model overrides this where its config is to name no blocks.
+        A model overrides this where its config should name no blocks.
 
         Args:
             mode: "gptq" or "awq"; others need no blocks.
@@ -94,7 +94,7 @@ def quantize_model(
 
 
 def _chosen(model: Model, filters: Structure) -> Iterator[Layer]:
-    """Yield the layers with weights of their own that are to be quantized."""
+    """Yield the layers with their own weights that should be quantized."""
     for layer in model.flatten_layers(include_self=False):
         if getattr(layer, "quantizes", False) and _passes(layer, filters):
             yield layer

@@ -222,7 +222,7 @@ def reinterpret(xp: ArrayModule, x: Array, *, dtype: DTypeLike) -> Array:
 
 @function
 def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the bits of x read as another dtype (None: its own).
+    """Return the bits of x read as another dtype (None: that of x).
 
     Args:
         x: tensor or array.

@@ -87,7 +87,7 @@ def _put_variables(output: hdf5_output.NewFile, group: Any, variables: list[Any]
 
 
 def _layers(model: Model) -> list[Any]:
-    """Return the layers that the format counts: all of a model's own."""
+    """Return the layers that the format counts: all direct layers of a model."""
     return list(model.layers)
 
 

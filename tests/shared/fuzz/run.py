@@ -153,7 +153,7 @@ def run(
     Args:
         program: what to run.
         engine: where.
-        saved: keep the model in a file after training, and go on from there.
+        saved: keep the model in a file after training, and continue from there.
         gradients: ask for every gradient of the first batch, too.
         whole: train as well, not only outputs and gradients.
     """
@@ -205,7 +205,7 @@ def _predict(model: Any, data: list[np.ndarray], rows: int) -> list[np.ndarray]:
 
 
 def _called(model: Any, data: list[np.ndarray]) -> list[Any]:
-    """Return what the model gives at once, op by op: for the shapes of its outputs alone."""
+    """Return what the model gives at once, op by op: only for the shapes of its outputs."""
     return _listed(model(_one_or_all(data)))
 
 
@@ -232,7 +232,7 @@ def _train(
     model: Any, data: list[np.ndarray], ys: list[Any], program: Program, result: Found,
     name: str = "training",
 ) -> None:  # fmt: skip
-    """Train three steps, two of whole batches and one of what is left, and keep the logs."""
+    """Train three steps, two of whole batches and one of the rest, and keep the logs."""
     x, y = _one_or_all(data), _one_or_all(ys)
     more: dict[str, Any] = {}
     if program.weights == "sample" and len(ys) == 1:
