@@ -29,6 +29,7 @@ class _PhaseUnit(Unit):
     """A part of an exchange. Its memory is shared by all parts."""
 
     movable = False
+    communicates = True
 
     def __init__(
         self, exchange: Exchange, requests: Any, what: str,
@@ -120,6 +121,7 @@ class SwitchUnit(Unit):
     """Switches the thread on, or off, that lets MPI go on beside the units."""
 
     movable = False
+    communicates = True
 
     def __init__(self, thread: ProgressThread, on: bool) -> None:
         super().__init__("progress thread", (), ())
