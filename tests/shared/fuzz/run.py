@@ -22,6 +22,7 @@ from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.lowering import (
     branches,
     concurrent,
+    early_updates,
     in_place,
     library,
     program_threads,
@@ -77,7 +78,7 @@ def using(engine: Engine) -> Iterator[None]:
     before = config.backend(), config.optimize(), config.dtype_policy()
     limited = (
         cost, concurrent, branches, program_threads, library, row_blocks, recurrent,
-        shared_products, in_place, recompute, first_value,
+        shared_products, early_updates, in_place, recompute, first_value,
     )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
@@ -101,7 +102,8 @@ def using(engine: Engine) -> Iterator[None]:
         if engine.threads > 1 or not engine.onednn:
             recurrences.BLOCK = 2  # sequences are short
             thin_products.SMALLEST, thin_products.WORTH = 1, 0.0
-            in_place.LARGE, recompute.LARGE, first_value.LARGE = 0, 0, 0
+            for module in (early_updates, in_place, recompute, first_value):
+                module.LARGE = 0  # type: ignore[attr-defined]
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:

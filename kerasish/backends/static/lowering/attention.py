@@ -34,6 +34,8 @@ class AttentionUnit(Unit):
         operands: root and strides of each operand of the loop.
     """
 
+    safe = True
+
     def __init__(
         self, node: Node, kernel: Heads, sizes: Sizes, low: float,
         operands: Sequence[tuple[Value, tuple[int, ...]]],

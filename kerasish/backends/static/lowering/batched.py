@@ -73,6 +73,8 @@ class BatchedUnit(Unit):
         batch: the axes before the last two.
     """
 
+    safe = True
+
     def __init__(self, a: View, b: View, out: Value, steps: Sequence[int], batch: Batch) -> None:
         super().__init__("matmul", [a.root, b.root], [out])
         self.batch = batch

@@ -17,13 +17,9 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kerasish.backends.static.codegen.cost import estimate
-from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.lowering.dependencies import predecessors
-from kerasish.backends.static.lowering.library import LibraryUnit, SmallMatmulUnit
 from kerasish.backends.static.lowering.loops import LoopUnit
-from kerasish.backends.static.lowering.moves import MoveUnit
-from kerasish.backends.static.lowering.shared_products import SharedProductUnit
-from kerasish.backends.static.lowering.units import CopyUnit, EmptyUnit, Group, Unit, nbytes_of
+from kerasish.backends.static.lowering.units import Group, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value
 
 # Nanoseconds that a group must save, by the estimates below. Starting and ending a group costs two
@@ -36,7 +32,6 @@ _FLOP = 1 / 60  # nanoseconds per floating-point operation of a small product
 _BYTE = 1 / 40  # nanoseconds per byte that is read or written
 # Joining branches become one branch if all but one are at most this share of the work.
 _SHARES = (0.0, 1 / 32, 1 / 8, 1 / 4)
-SAFE = (LibraryUnit, SharedProductUnit, SmallMatmulUnit, MoveUnit, CopyUnit, EmptyUnit)
 
 _Needs = Mapping[int, Sequence[int]]
 
@@ -47,13 +42,6 @@ def nanoseconds(unit: Unit) -> float:
         return _CALL + estimate(unit.kernel, math.prod(unit.axes.outer), unit.axes.columns)
     nbytes = sum(map(nbytes_of, {*unit.reads, *unit.writes}))
     return _CALL + _FLOP * unit.flops + _BYTE * nbytes
-
-
-def may_fail(unit: Unit) -> bool:
-    """Return whether a unit may end the run, as by an index out of range."""
-    if isinstance(unit, LoopUnit):
-        return bool(plan_loops(unit.kernel).picks)
-    return not isinstance(unit, SAFE)
 
 
 def grouped(
@@ -142,7 +130,7 @@ class _Work:
         else:
             first = [other for other in self._before[number] if other in self._cost]
             if writes:
-                first += [other for other in self._cost if may_fail(self._units[other])]
+                first += [other for other in self._cost if self._units[other].may_fail()]
             if first:
                 self._form_groups()
                 self._run_needed(first)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kerasish.backends.onednn import native
 from kerasish.backends.static.lowering.attention import make_attention
 from kerasish.backends.static.lowering.columns import make_columns
+from kerasish.backends.static.lowering.early_updates import updated_early
 from kerasish.backends.static.lowering.exchange import ExchangeUnit, make_exchange
 from kerasish.backends.static.lowering.library import (
     View,
@@ -46,14 +48,25 @@ from kerasish.ranks import current_group
 class Builder:
     """Creates the units of a fused graph.
 
+    Args:
+        graph: optimized and fused.
+        kernel_of: op -> NumPy kernel, for ops without native code.
+        updated: new value -> variable, for variables that may be written before the end.
+
     Attributes:
         units: in an order in which they can run.
         aliases: value -> the value whose memory it shares (reshapes).
     """
 
-    def __init__(self, graph: Graph, kernel_of: Callable[[Any], Callable[..., Any]]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        kernel_of: Callable[[Any], Callable[..., Any]],
+        updated: Mapping[Value, Value] = MappingProxyType({}),
+    ) -> None:
         self.graph = graph
         self.kernel_of = kernel_of
+        self._updated = updated
         self.uses = graph.uses()
         self.units: list[Unit] = []
         self.aliases: dict[Value, Value] = {}
@@ -308,6 +321,7 @@ class Builder:
         for unit in self.units:
             ends = all(v in outputs and v not in read for v in unit.writes)
             (last if ends and unit.writes and unit.movable else first).append(unit)
+        first, last = updated_early(first, last, self._updated, self._root)
         groups: dict[Any, list[Any]] = {}
         order: list[Any] = []
         for unit in last:

@@ -20,6 +20,7 @@ from kerasish.backends.static.lowering.ahead import ahead
 from kerasish.backends.static.lowering.branches import grouped
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
+from kerasish.backends.static.lowering.failures import failing
 from kerasish.backends.static.lowering.few_rows import few_rows
 from kerasish.backends.static.lowering.in_place import written_in_place
 from kerasish.backends.static.lowering.library import LibraryUnit, MatmulUnit
@@ -91,7 +92,8 @@ class CompiledPlan:
         self.traced: list[Value] = []
         self.threads: int | None = None
         self.team = threads.team
-        builder = Builder(graph, kernel_of)
+        updated = {} if self.conditions else {new: old for old, new in updates}
+        builder = Builder(graph, kernel_of, updated)
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.aliases = builder.aliases
         with using_team(self.team):
@@ -198,10 +200,18 @@ class CompiledPlan:
     # --- updates in place ---------------------------------------------------------------------
 
     def _place_updates(self) -> None:
+<<<<<<< HEAD
         """Store new values of variables in the variables' buffers where nothing else reads them."""
+=======
+        """Put new values of variables into the variables' buffers where nothing else reads them.
+
+        What is written before the last unit that may end the run is copied at the end.
+        """
+>>>>>>> lead
         maker: dict[Value, int] = {}
         last_read: dict[Value, int] = {}
         decided = max(self.condition_units(), default=-1)
+        last_failing = max(failing(self.units, self.root), default=-1)
         for i, unit in enumerate(self.units):
             for v in unit.writes:
                 maker.setdefault(self.root(v), i)  # the first writer; later ones add to it
@@ -214,6 +224,9 @@ class CompiledPlan:
             at = maker.get(root)
             if at is not None and at > decided and not self._is_fixed(root):
                 unit = self.units[at]
+                if at < last_failing or (at == last_failing and not unit.checks_first):
+                    self.copies.append((root, old))
+                    continue
                 reader = last_read.get(old, -1)
                 is_last = reader < at or (reader == at and unit.may_share(root, old))
                 if is_last and nbytes_of(root) == nbytes_of(old):

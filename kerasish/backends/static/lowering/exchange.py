@@ -52,6 +52,7 @@ class GatherUnit(Unit):
     """The array that the segments of all ranks form."""
 
     movable = False
+    communicates = True
 
     def __init__(self, node: Node, group: Group, calls: NativeCalls) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
@@ -88,6 +89,7 @@ class ExchangeUnit(Unit):
     """
 
     movable = False
+    communicates = True
     in_place = False
 
     def __init__(self, node: Node, group: Group, calls: NativeCalls, pieces: int = 1) -> None:

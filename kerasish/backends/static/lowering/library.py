@@ -82,6 +82,7 @@ class LibraryUnit(Unit):
 
     primitive: Any
     weights = ""
+    safe = True
 
     def __init__(self, name: str, reads: Sequence[Value], writes: Sequence[Value]) -> None:
         super().__init__(name, reads, writes)
@@ -271,6 +272,7 @@ class SmallMatmulUnit(Unit):
     """A small product of two matrices in a generated loop, with bias and activation."""
 
     threads = 1
+    safe = True
 
     def __init__(
         self, a: View, b: View, out: Value, bias: Value | None = None, activation: str = ""

@@ -181,6 +181,10 @@ class LoopUnit(Unit):
         )
         self._measure_scratch()
 
+    def may_fail(self) -> bool:
+        """Return whether an element that is picked by its index may not exist."""
+        return bool(plan_loops(self.kernel).picks)
+
     # --- operands -----------------------------------------------------------------------------
 
     def _place_operands(self) -> None:

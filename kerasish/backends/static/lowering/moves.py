@@ -37,6 +37,8 @@ class Piece(NamedTuple):
 class MoveUnit(Unit):
     """Blocks of elements copied into a new value, one record each."""
 
+    safe = True
+
     def __init__(self, name: str, pieces: Sequence[Piece], out: Value) -> None:
         pieces = [p for p in pieces if 0 not in p.shape]
         reads = dict.fromkeys(p.source for p in pieces if p.source is not None)
@@ -223,6 +225,10 @@ class GatherUnit(Unit):
         self.table_rows = table.shape[0]
         self.threads = choose_threads(self.kernel, self.rows, self.columns, native.get_threads())
 
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return the indices and the number of rows of the table."""
+        return [(self.reads[1], self.table_rows)]
+
     def kernels(self) -> list[Any]:
         """Return the one kernel."""
         return [self.kernel]
@@ -261,6 +267,10 @@ class ScatterUnit(Unit):
         self.threads = max(self.zero.threads, self.round.threads if self.half else 1)
         self.rows, self.columns = indices.size, math.prod(node.out.shape[1:])
         self.table_rows = node.out.shape[0]
+
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return the indices and the number of rows of the result."""
+        return [(self.reads[1], self.table_rows)]
 
     def kernels(self) -> list[Any]:
         """Return the kernels of zeroing, adding and rounding."""
@@ -306,6 +316,11 @@ class ScaledRowsUnit(Unit):
         self.rows, self.columns = indices.size, table.shape[1]
         self.flops = 2.0 * self.rows * self.columns
         self.threads = self.zero.threads
+
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return the rows of the table that are read, and those of the result."""
+        indices, places, _, table = self.reads
+        return [(indices, table.shape[0]), (places, self.writes[0].shape[0])]
 
     def kernels(self) -> list[Any]:
         """Return the kernels of zeroing and adding."""

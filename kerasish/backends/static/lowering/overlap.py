@@ -30,6 +30,7 @@ class _PhaseUnit(Unit):
     """A part of an exchange. Its memory is shared by all parts."""
 
     movable = False
+    communicates = True
 
     def __init__(
         self, exchange: Exchange, requests: Any, what: str,
@@ -121,6 +122,7 @@ class SwitchUnit(Unit):
     """Switches on or off the thread that lets MPI make progress while units run."""
 
     movable = False
+    communicates = True
 
     def __init__(self, thread: ProgressThread, on: bool) -> None:
         super().__init__("progress thread", (), ())

@@ -33,6 +33,8 @@ class MaxPoolUnit(Unit):
             a forward pass keeps none, and a reader computes them itself.
     """
 
+    safe = True
+
     def __init__(self, node: Node, workspace: Any = None) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
         self.kind = node.op.name.removeprefix("pool_max").lstrip("_") or "max"

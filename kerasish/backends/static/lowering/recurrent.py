@@ -148,6 +148,7 @@ class RecurrentUnit(Unit):
             a time step.
     """
 
+    safe = True
     masked = False
 
     def __init__(self, node: Node) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -41,6 +42,8 @@ class RowsUnit(Unit):
     If all other rows change, too, one loop updates all rows in place. It gathers the sum of a row's
     gradients by the row's mark; the mark of a row without a gradient refers to a row of zeros.
     """
+
+    checks_first = True
 
     def __init__(self, node: Node) -> None:
         self.rows: SparseUpdate = node.attrs["rows"]
@@ -111,6 +114,13 @@ class RowsUnit(Unit):
 
     def _table_of(self, written: Value) -> Value:
         return self.tables[self.rows.changed[self.writes.index(written)]]
+
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return the rows that change, and those of the table of a sparse product."""
+        pairs = [(self.sources[1], self.limit)]
+        if len(self.sources) > 2:
+            pairs.append((self.sources[0], self.sources[3].shape[0]))
+        return pairs
 
     def kernels(self) -> list[Any]:
         """Return the kernels of all records."""

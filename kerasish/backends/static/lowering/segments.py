@@ -26,6 +26,10 @@ class SegmentsUnit(Unit):
         )
         self.parts = list(parts)
 
+    def may_fail(self) -> bool:
+        """Return whether one of the loops may end the run."""
+        return any(part.may_fail() for part in self.parts)
+
     def may_share(self, written: Value, read: Value) -> bool:
         """Return whether the part that writes `written` allows it."""
         owner = next(p for p in self.parts if written in p.writes)

@@ -121,6 +121,8 @@ class SharedProductUnit(Unit):
         cuts: where the shares begin, and the end of the last one.
     """
 
+    safe = True
+
     def __init__(
         self, a: View, b: View, out: Value, bias: Value | None, added: Value | None,
         steps: Sequence[int], axis: int, cuts: Sequence[int],

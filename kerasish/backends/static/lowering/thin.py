@@ -23,6 +23,8 @@ GRAIN = 500_000.0  # FLOPs per thread
 class ThinUnit(Unit):
     """A product of two matrices, the second one with few columns."""
 
+    safe = True
+
     def __init__(self, kernel: thin.ThinProduct, a: View, b: View, out: Value) -> None:
         super().__init__("matmul", [a.root, b.root], [out])
         self.kernel, self.a, self.b = kernel, a, b

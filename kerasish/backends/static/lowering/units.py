@@ -66,10 +66,16 @@ class Unit:
             most.
         kept_bytes: the size of that memory; its key is ("kept", unit). The number at ("stale",
             unit) is not 0 if the value has changed since.
+        safe: whether it can never end the run; see `may_fail`.
+        communicates: whether it exchanges data with other ranks.
+        checks_first: whether it ends the run, if it does, before it writes anything.
     """
 
     native = True
     movable = True
+    safe = False
+    communicates = False
+    checks_first = False
     flops = 0.0
     threads = 0
     workspace_key: Any = None
@@ -83,6 +89,17 @@ class Unit:
         self.name = name
         self.reads, self.writes = tuple(reads), tuple(writes)
         self.scratch = 0
+
+    def may_fail(self) -> bool:
+        """Return whether the unit may end the run, as by an index out of range."""
+        return not self.safe
+
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return (indices, rows) pairs if the unit fails only where an index is out of range.
+
+        Empty: it may fail for other reasons, or not at all.
+        """
+        return ()
 
     def may_share(self, written: Value, read: Value) -> bool:
         """Return whether `written` may use the memory of `read`, whose last reader is this unit."""
@@ -177,6 +194,7 @@ class EffectUnit(Unit):
 class EmptyUnit(Unit):
     """Results without elements: there is nothing to compute."""
 
+    safe = True
     threads = 1
 
     def records(self, locate: Locate) -> list[Record]:
@@ -187,6 +205,7 @@ class EmptyUnit(Unit):
 class CopyUnit(Unit):
     """A copy of one value to another of the same size."""
 
+    safe = True
     threads = 1
 
     def __init__(self, source: Value, target: Value) -> None:
