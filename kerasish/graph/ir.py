@@ -77,6 +77,7 @@ class NodeOp(Protocol):
     reduction: str
     view: bool
     aliases: bool
+    exact: bool
     keeps_zero: bool
     repeats: bool
     cheap: bool
@@ -88,6 +89,10 @@ class NodeOp(Protocol):
     calls_python: bool
     effect: bool
     symbol: str
+
+    @property
+    def gives_index(self) -> bool:
+        """Whether the op is a reduction to the index of an element, not to a value."""
 
     @property
     def kernel(self) -> Callable[..., Any]:

@@ -113,7 +113,7 @@ def _short(number: float, unit: str, step: int = 1000) -> str:
 
 
 def _is_chain(model: Model) -> bool:
-    if getattr(model, "is_sequential", False) or model.layer_graph is None:
+    if model.is_sequential or model.layer_graph is None:
         return True
     uses = [len(o.inbound_nodes) for o in model.layer_graph.operations]
     many = any(len(n.inputs) > 1 for n in model.layer_graph.nodes)
