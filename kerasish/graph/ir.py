@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kerasish.ops.op import Traits
+from kerasish.ops.rows import Rule
 from kerasish.ops.shapes import Spec
 from kerasish.typing import Structure
 
@@ -89,6 +90,7 @@ class NodeOp(Protocol):
     calls_python: bool
     effect: bool
     symbol: str
+    rows: Rule | None
 
     @property
     def gives_index(self) -> bool:

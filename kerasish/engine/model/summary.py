@@ -287,8 +287,7 @@ def summary_table(
     train, rest = model.trainable_weights, model.non_trainable_weights
     every = [*train, *rest]
     parts = [("Total params", every), ("Trainable params", train), ("Non-trainable params", rest)]
-    optimizer = getattr(model, "optimizer", None)
-    slots = list(getattr(optimizer, "variables", [])) if optimizer is not None else []
+    slots = [] if model.optimizer is None else list(model.optimizer.variables)
     if slots:
         parts[0] = ("Total params", [*every, *slots])
         parts.append(("Optimizer params", slots))
