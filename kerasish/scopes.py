@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kerasish.overriding import override
@@ -20,10 +21,14 @@ class Scope:
 
     Attributes:
         outer: the scope in which this one was entered last, None outside all others.
+        given: variable -> the value that it was given at first.
+        written: variable -> the value assigned last.
         keeps_assignments: whether it keeps what is assigned to a variable that has a store, too.
     """
 
     outer: Scope | None = None
+    given: dict[Variable, Tensor] = MappingProxyType({})  # type: ignore[assignment]  # no writes
+    written: dict[Variable, Tensor] = MappingProxyType({})  # type: ignore[assignment]
     keeps_assignments = False
 
     def read(self, variable: Variable) -> Tensor:

@@ -9,6 +9,7 @@ from typing import Any
 from kerasish import ops
 from kerasish.ops.networks import quantized as quantized  # its ops have rules here
 from kerasish.ops.op import REGISTRY, Op
+from kerasish.ops.rows import elementwise
 from kerasish.tensor import Tensor
 
 Rule = Callable[..., Any]
@@ -85,15 +86,10 @@ def _leading(op: Op, inputs: Inputs, **attrs: Any) -> Any:
     return op(*inputs.all_full(), **attrs)
 
 
-_COMPLEX = ("real", "imag", "conj", "join_parts")
-_LEADING = (
-    "inv", "det", "slogdet", "pinv", "cholesky_lower", "lu_factor", "swaps", "qr", "eigh", "eig",
-    "singular_values", "svd_reduced", "svd_full", "optimization_barrier", "all_sum",
-)  # fmt: skip
-for _name, _op in REGISTRY.items():
-    if _op.elementwise or _name in _COMPLEX:
+for _op in REGISTRY.values():
+    if _op.rows is elementwise:
         RULES[_op] = functools.partial(_elementwise, _op)
-    elif _name in _LEADING:
+    elif _op.kind == "decomposition" or _op.name in ("optimization_barrier", "all_sum"):
         RULES[_op] = functools.partial(_leading, _op)
 
 

@@ -94,7 +94,6 @@ class SwapEMAWeights(Callback):
 
 
 def _averaging(model: Model) -> list[Any]:
-    optimizer = getattr(model, "optimizer", None)
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     many = getattr(optimizer, "optimizers", [optimizer])
     return [one for one in many if getattr(one, "use_ema", False)]

@@ -15,7 +15,7 @@ import numpy as np
 from kerasish.graph.formulas import bytes_of
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.ops import rows
-from kerasish.ops.rows import NotByRows, RowCall, RowPlace, Rule
+from kerasish.ops.rows import NotByRows, RowCall, RowPlace
 from kerasish.ops.shapes import Spec
 
 
@@ -133,7 +133,7 @@ class _Blocks:
         if not any(places):
             self.nodes.append(node)
             return
-        rule: Rule | None = getattr(op, "rows", None)  # ops created by passes have none
+        rule = op.rows  # ops created by passes have none
         if rule is None:
             raise NotByRows
         call = RowCall(
@@ -186,7 +186,7 @@ class _Blocks:
         if node is None:
             raise NotByRows
         inputs, attrs = list(node.inputs), node.attrs
-        rule: Rule | None = getattr(node.op, "rows", None)
+        rule = node.op.rows
         from_last = axis - len(v.shape)
         if node.op.name == "fill":
             attrs = {**attrs, "shape": small.shape}

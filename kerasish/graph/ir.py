@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kerasish.ops.op import Traits
+from kerasish.ops.rows import Rule
 from kerasish.ops.shapes import Spec
 from kerasish.typing import Structure
 
@@ -77,6 +78,7 @@ class NodeOp(Protocol):
     reduction: str
     view: bool
     aliases: bool
+    exact: bool
     keeps_zero: bool
     repeats: bool
     cheap: bool
@@ -88,6 +90,11 @@ class NodeOp(Protocol):
     calls_python: bool
     effect: bool
     symbol: str
+    rows: Rule | None
+
+    @property
+    def gives_index(self) -> bool:
+        """Whether the op is a reduction to the index of an element, not to a value."""
 
     @property
     def kernel(self) -> Callable[..., Any]:

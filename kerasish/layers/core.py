@@ -303,6 +303,7 @@ class Lambda(Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.function, self.arguments = function, dict(arguments or {})
+        self.result_activation = str(getattr(function, "__name__", ""))
         self.output_shape_given, self.mask = output_shape, mask
         self._names = set(inspect.signature(function).parameters)
         self.supports_masking = mask is not None

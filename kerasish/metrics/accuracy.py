@@ -174,6 +174,7 @@ class Accuracy(PlainMetric):
     """
 
     direction = "up"
+    counts_hits = True
     _function = staticmethod(accuracy)
 
 
@@ -191,6 +192,7 @@ class BinaryAccuracy(MeanMetricWrapper):
     """
 
     direction = "up"
+    counts_hits = True
 
     def __init__(
         self,
@@ -199,6 +201,7 @@ class BinaryAccuracy(MeanMetricWrapper):
         threshold: float = 0.5,
     ) -> None:
         super().__init__(binary_accuracy, name, dtype, threshold=threshold)
+        self.hit_threshold = threshold
 
 
 class CategoricalAccuracy(PlainMetric):
@@ -214,6 +217,7 @@ class CategoricalAccuracy(PlainMetric):
     """
 
     direction = "up"
+    counts_hits = True
     _function = staticmethod(categorical_accuracy)
 
 
@@ -230,6 +234,7 @@ class SparseCategoricalAccuracy(PlainMetric):
     """
 
     direction = "up"
+    counts_hits = True
     _function = staticmethod(sparse_categorical_accuracy)
 
 

@@ -41,6 +41,10 @@ class Metric(Watched):
     """
 
     _arguments: dict[str, Any]
+    # What diagnostics know of the very class: whether it gives the share of predictions that equal
+    # their targets, and above what a prediction then counts as 1 (None: it is compared as it is).
+    counts_hits = False
+    hit_threshold: float | None = None
     on_host = False  # whether it gathers rows outside of the steps, and is computed at the end
 
     def __init__(self, dtype: DTypeLike | None = None, name: str | None = None) -> None:

@@ -118,7 +118,10 @@ class Traits:
         reduction: what a fused loop does along the reduced axes: "sum", "max", "min", "prod",
             "all", "any", "argmax" or "argmin"; "" where the op reduces nothing natively.
         view: the result's elements are the input's, in order, or repeated.
-        aliases: the result may share the input's memory.
+        aliases: the result may share the input's memory. An element-wise op's result then is the
+            input.
+        exact: each element of float32 is one IEEE operation, or a choice: any code gives the same
+            number.
         keeps_zero: the result is 0 wherever the (first) input is.
         repeats: the result is one number or a few, repeated: cheaper made than read.
         cheap: an element of the result takes no longer to compute than one of an input to read.
@@ -147,6 +150,7 @@ class Traits:
     reduction = ""
     view = False
     aliases = False
+    exact = False
     keeps_zero = False
     repeats = False
     cheap = False
@@ -161,6 +165,11 @@ class Traits:
     flops: Callable[..., int] | None = None
     rows: Rule | None = None
 
+    @property
+    def gives_index(self) -> bool:
+        """Whether the op is a reduction to the index of an element, not to a value."""
+        return self.reduction in ("argmax", "argmin")
+
 
 def c_function(name: str) -> Callable[..., Any]:
     """Return the trait `native` of an op that is a function of floats of the C library.
@@ -172,7 +181,8 @@ def c_function(name: str) -> Callable[..., Any]:
     return lambda loop, *values: loop.op("c_function", *values, function=name)
 
 
-TRAITS = frozenset(n for n in vars(Traits) if not n.startswith("_")) - {"kind", "elementwise"}
+_DERIVED = {"kind", "elementwise", "gives_index"}
+TRAITS = frozenset(n for n in vars(Traits) if not n.startswith("_")) - _DERIVED
 
 
 ELEMENTWISE_KINDS = frozenset(("elementwise", "comparison", "logic", "bits"))

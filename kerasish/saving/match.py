@@ -129,7 +129,7 @@ def table(misfits: list[Misfit]) -> str:
 
 
 def _named(owner: Saved) -> str:
-    return f'{type(owner).__name__} "{getattr(owner, "name", "")}"'
+    return f'{type(owner).__name__} "{owner.name}"'
 
 
 def is_plain(owner: Saved) -> bool:
@@ -247,7 +247,7 @@ def _moved(
     for place in parts:
         path = find(place)
         group = groups.get(path) if path else None
-        own = str(getattr(place.owner, "name", ""))
+        own = str(place.owner.name)
         if group is None or group.name is None or not place.path.count("/"):
             continue
         parent = place.path.rsplit("/", 1)[0]

@@ -128,7 +128,7 @@ def _attributes(owner: LayerLike | Optimizer) -> Iterator[tuple[str, Any]]:
     held = {others.get(k, k): v for k, v in held.items()}
     if isinstance(owner, Model):
         held["optimizer"] = owner.optimizer
-        if owner.layer_graph is not None or getattr(owner, "is_sequential", False):
+        if owner.layer_graph is not None or owner.is_sequential:
             yield "layers", owner.layers
         else:
             held["layers"] = owner.layers

@@ -16,7 +16,7 @@ from kerasish.errors import ShapeError, TraceError, at_user_line
 from kerasish.identifiers import get_by_name
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
-from kerasish.scopes import _autocast, _scopes, autocast, current_path, using_scope
+from kerasish.scopes import Scope, _autocast, _scopes, autocast, current_path, using_scope
 from kerasish.tensor.first_value import first_value, large_zeros, owned
 from kerasish.tensor.tensor import (
     Holder,
@@ -425,10 +425,10 @@ def keep_all(values: Mapping[Variable, Tensor]) -> None:
     note_change()
 
 
-def _value_in(scope: Any, variable: Variable) -> Tensor | None:
+def _value_in(scope: Scope | None, variable: Variable) -> Tensor | None:
     """Return a variable's value in a scope or an enclosing one; None if there is none."""
     while scope is not None:
-        for known in (getattr(scope, "written", {}), getattr(scope, "given", {})):
+        for known in (scope.written, scope.given):
             if variable in known:
                 return known[variable]
         start = scope.start_of(variable)

@@ -188,7 +188,7 @@ class KerasClassifier(ClassifierMixin, KerasEstimator):
         return kind(from_logits=self._own_model(), dtype=dtype)
 
     def _widths(self, model: Model) -> int | list[int]:
-        if getattr(model, "layer_graph", None) is not None:
+        if model.layer_graph is not None:
             return output_width(model, None)
         return self.n_outputs_expected_
 

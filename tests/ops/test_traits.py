@@ -76,7 +76,9 @@ def test_reductions_are_named_after_what_they_compute(name):
     o = REGISTRY[name]
     attrs = {"axis": 1} if o.reduction.startswith("arg") else {"axis": (1,), "keepdims": False}
     expected = getattr(np, o.reduction)(x, axis=1)
-    np.testing.assert_array_equal(o.kernel(np, x, **attrs), expected)
+    got = o.kernel(np, x, **attrs)
+    np.testing.assert_array_equal(got, expected)
+    assert o.gives_index == (got.dtype.kind in "iu")
 
 
 def test_a_trait_that_is_none_is_refused():

@@ -17,10 +17,6 @@ from kerasish.typing import Array
 LEAST = 1 << 16  # elements; NumPy reads smaller arrays as fast
 _LEAST_RELU = 1 << 14  # the same for relu, for which NumPy takes three times as long
 
-# Ops that a loop computes with NumPy's bits: so the bits do not depend on an array's size.
-UNARY = ("negative", "sqrt", "square", "absolute", "reciprocal", "relu")
-BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
-
 
 @lru_cache(maxsize=256)
 def _loop(name: str, *levels: str) -> Loop:

@@ -19,10 +19,6 @@ LEAST = 1 << 6  # elements of all variables together
 LARGE = 1 << 12  # elements for which a loop is compiled immediately; for fewer, later
 _PATIENCE = 20  # updates of few elements that NumPy computes first: a short run compiles nothing
 _SMALL = 1 << 16  # elements up to which the results' memory and its addresses are kept
-# Ops whose results have the same bits in a loop and in NumPy.
-_EXACT = frozenset(
-    "add subtract multiply divide negative sqrt square absolute maximum minimum reciprocal".split()
-)
 
 
 class _Layout:
@@ -62,7 +58,7 @@ class UpdateLoop:
     def __init__(self, program: UpdateProgram, known: Sequence[Value]) -> None:
         self._program, self._known = program, known
         single = all(v.dtype == "float32" for v in (*program.elements, *known))
-        exact = all(node.op.name in _EXACT for node in program.each)
+        exact = all(node.op.exact for node in program.each)
         self._loop = Loop(self._describe, segments=True) if single and exact else None
         self._runs = 0  # of few elements
         self._outputs = len(program.outputs)

@@ -22,6 +22,7 @@ from kerasish.backends.eager.native_loops import LEAST
 from kerasish.ops import dtypes
 from kerasish.ops.basic.exponentials import power
 from kerasish.ops.basic.reduce import reduce_sum
+from kerasish.ops.op import REGISTRY
 from kerasish.typing import Array
 
 Kernel = Callable[..., Any]
@@ -134,7 +135,8 @@ for _name, _ufunc in {
     # The bare ufunc saves a Python frame per op.
     KERNELS[_name] = _ufunc
 
-for _name in loop_elements.UNARY:
-    KERNELS[_name] = loop_elements.Unary(_name, KERNELS[_name])
-for _name in loop_elements.BINARY:
-    KERNELS[_name] = loop_elements.Binary(_name, KERNELS[_name])
+for _name, _plain in KERNELS.items():
+    # A loop has NumPy's bits here: they do not depend on an array's size.
+    if REGISTRY[_name].exact:
+        _by_loop = loop_elements.Unary if REGISTRY[_name].arity == 1 else loop_elements.Binary
+        KERNELS[_name] = _by_loop(_name, _plain)

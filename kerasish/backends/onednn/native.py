@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kerasish import config
-from kerasish.backends.onednn import elf
+from kerasish.backends.onednn.renamed_library import load_renamed
 from kerasish.backends.wheels import files_of
 
 _SPIN = "10000"
@@ -143,7 +143,7 @@ def _load_openmp() -> tuple[ctypes.CDLL | None, str]:
         # Systems without libgomp: scikit-learn's wheel contains one under another name.
         for path in _bundled_openmp():
             with contextlib.suppress(OSError, ValueError):
-                return elf.load_renamed(path, "libgomp.so.1"), ""
+                return load_renamed(path, "libgomp.so.1"), ""
     return None, (
         "libgomp.so.1, the OpenMP run time, was not found. Install it (Debian, Ubuntu: "
         "`apt-get install libgomp1`; Alpine: `apk add libgomp`; conda: `conda install libgomp`)."

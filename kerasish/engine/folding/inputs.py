@@ -89,7 +89,7 @@ def read_structures(
 
 def is_folded(layer: Layer) -> bool:
     """Return whether a layer is folded: it reads structures."""
-    return getattr(layer, "takes_structures", False)
+    return layer.takes_structures
 
 
 def build_configs(layer: Layer) -> list[Any]:

@@ -147,7 +147,7 @@ class Recorder(Engine):
 
     def layer_call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         """Note a call of a layer; return its results, without numbers."""
-        if getattr(type(layer), "runs_on_host", False):
+        if layer.runs_on_host:
             with outside():
                 return layer(*args, **kwargs)
         key: list[Any] = [layer]

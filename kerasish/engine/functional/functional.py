@@ -217,6 +217,8 @@ class Function(Operation):
         [[2.0, 2.0, 2.0]]
     """
 
+    layer_graph: Graph
+
     def __init__(self, inputs: TensorLike, outputs: TensorLike, name: str | None = None) -> None:
         super().__init__(name)
         if not tree.flatten(outputs):

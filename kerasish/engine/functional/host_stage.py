@@ -95,7 +95,7 @@ def runs_on_host(operation: Any) -> bool:
     """Return whether an operation, or a layer inside it, cannot be part of a compiled step."""
     if not isinstance(operation, Layer):
         return False
-    return any(getattr(layer, "runs_on_host", False) for layer in operation.flatten_layers())
+    return any(layer.runs_on_host for layer in operation.flatten_layers())
 
 
 class HostInputs(NamedTuple):
@@ -147,7 +147,7 @@ class HostStage:
     def check_trainable(self, who: str) -> None:
         """Raise where training would have to go through the host."""
         for operation in self.operations:
-            if getattr(operation, "trainable_variables", None):
+            if isinstance(operation, Layer) and operation.trainable_variables:
                 raise ValueError(
                     f"{who}: {operation.name!r} has weights to train, but it precedes, "
                     "or holds, a layer that runs on the host (StringLookup, TextVectorization, "

@@ -80,7 +80,7 @@ class InputLayer(Layer):
                 f"{self.display_name()}: give the shape of one example, e.g. Input((28, 28))."
             )
         self.batch_shape = _as_shape(batch_shape, self.display_name())
-        self.expected_dtype = dtypes.name_of(dtype)
+        self.expected_dtype: str = dtypes.name_of(dtype)
         self.sparse, self.ragged, self.optional = bool(sparse), False, optional
         if sparse and len(self.batch_shape) != 2:
             raise ShapeError(

@@ -48,9 +48,14 @@ def builds_by_call(build: Callable[..., Any]) -> Callable[..., None]:
     return build
 
 
+def _owner(cls: type, name: str) -> Any:
+    """Return the class that defines an attribute of `cls`."""
+    return next(c for c in cls.__mro__ if name in c.__dict__)
+
+
 def _written_for(cls: type, name: str) -> Any:
     """Return the method that `cls` itself or a mixin before its parents brings, or None."""
-    owner = next(c for c in cls.__mro__ if name in c.__dict__)
+    owner = _owner(cls, name)
     return owner.__dict__[name] if owner is cls or not issubclass(owner, BuildMixin) else None
 
 

@@ -18,7 +18,7 @@ from kerasish.engine.layer.arguments import (
     _revived,
     described_arguments,
 )
-from kerasish.engine.layer.building import _wrap_build, _written_for
+from kerasish.engine.layer.building import _owner, _wrap_build, _written_for
 from kerasish.engine.layer.call_context import CallParts, context, read_call, serials
 from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.input_spec import check_input, meets
@@ -80,10 +80,9 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
     _building = False
     _complete = False  # whether `build` is over: no weights are added after it
     built = False
-    # What diagnostics know of the class: "pass" (values pass through, in another shape at most),
-    # "dense", "convolution", "recurrent", "normalization", "activation", ...; "" for nothing.
-    layer_role = ""
-    result_activation = ""  # the name of the activation that a layer of activations applies
+    runs_on_host = False  # whether NumPy or Python computes it, never a compiled step
+    takes_structures = False  # whether it is folded: its input is a Python structure
+    expected_dtype: str | None = None  # of inputs made for it; None: the compute dtype
     # Whether `call` takes a SparseTensor as it is. None: a layer of the user's does.
     accepts_sparse: bool | None = None
     weightless = False  # whether the class has nothing to build: then it is built from the start
@@ -117,6 +116,9 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
             type.__setattr__(cls, "build", _wrap_build(build))
         if call is not None:
             cls.call_parts = read_call(call)
+        for fact in ("layer_role", "result_activation"):  # hold for the `call` of their class
+            if getattr(cls, fact) and cls.call is not _owner(cls, fact).call:
+                type.__setattr__(cls, fact, "")
 
     def __init__(
         self,

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 class QuantizationMixin:
     """The part of a layer that says how its weights are quantized; mixed into `Layer`."""
 
+    quantizes = False  # whether the class has weights that can be quantized
+    quantization_modes: tuple[str, ...] = ()
     _policy: Any
     _path: str
     built: bool

@@ -96,7 +96,7 @@ def quantize_model(
 def _chosen(model: Model, filters: Structure) -> Iterator[Layer]:
     """Yield the layers with their own weights that should be quantized."""
     for layer in model.flatten_layers(include_self=False):
-        if getattr(layer, "quantizes", False) and _passes(layer, filters):
+        if layer.quantizes and _passes(layer, filters):
             yield layer
 
 
@@ -143,8 +143,8 @@ def _calibrate(model: Model, config: Structure, filters: Structure) -> None:
 
 def _products(block: Layer, filters: Structure) -> Iterator[Any]:
     for layer in block.flatten_layers(include_self=True):
-        modes = getattr(layer, "quantization_modes", ())
-        if vars(type(layer)).get("quantizes") and "gptq" in modes and _passes(layer, filters):
+        own = vars(type(layer)).get("quantizes") and "gptq" in layer.quantization_modes
+        if own and _passes(layer, filters):
             yield layer
 
 

@@ -153,7 +153,7 @@ class Sequential(Model):
             x = inputs = first.inbound_nodes[0].outputs
             rest = self._stack[1:]
         else:
-            dtype = getattr(first, "expected_dtype", None) or first.compute_dtype
+            dtype = first.expected_dtype or first.compute_dtype
             if isinstance(first, Model) and first.layer_graph is not None:
                 make = lambda t: Input(batch_shape=t.shape, dtype=t.dtype)  # noqa: E731
                 x = inputs = tree.map_structure(make, first.input)

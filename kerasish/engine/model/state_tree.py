@@ -19,7 +19,7 @@ _GROUPS = (
 
 
 def _groups(model: Model) -> dict[str, list[Any]]:
-    optimizer = getattr(model, "optimizer", None)
+    optimizer = model.optimizer
     return {
         "trainable_variables": list(model.trainable_variables),
         "non_trainable_variables": list(model.non_trainable_variables),

@@ -463,7 +463,7 @@ def _axes(node: Node) -> tuple[int, ...]:
 
 def _reduces_in_loops(node: Node) -> bool:
     """Return whether a loop can do the reduction; argmax and argmin: only along the last axis."""
-    if node.op.reduction not in ("argmax", "argmin"):
+    if not node.op.gives_index:
         return True
     *rows, columns = node.inputs[0].shape or (1,)
     return bool(rows) and node.attrs["axis"] == len(rows) and columns != 1

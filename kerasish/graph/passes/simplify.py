@@ -72,12 +72,17 @@ class Rewriter:
         self._keep(node)
 
     def _apply(self, node: Node) -> Value | list[Any] | None:
-        name = node.op.name
-        for rule in RULES.get(name, ()):
+        op = node.op
+        if op.elementwise and op.aliases:
+            return node.inputs[0]
+        rules = RULES.get(op.name, ())
+        if op.reduction and not op.gives_index:
+            rules = (_over_nothing, *rules)
+        for rule in rules:
             result = rule(self, node)
             if result is not None:
                 return result
-        several = node.op.elementwise and len(node.inputs) > 1
+        several = op.elementwise and len(node.inputs) > 1
         if several and not self.repeated.isdisjoint(node.inputs):
             return _repeat_broadcast(self, node) or _sink_broadcast(self, node)
         return None
@@ -105,7 +110,7 @@ class Rewriter:
         node = self.makers.get(v)
         if node is not None and node.op.name == "fill":
             return np.asarray(node.attrs["value"], dtypes.array_dtype(v.dtype))[()]
-        if node is not None and node.op.name in ("broadcast_to", "reshape"):
+        if node is not None and node.op.view:
             return self.number(node.inputs[0])
         return None
 
@@ -398,9 +403,7 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (_last_of("reshape", "newshape"),),
     "broadcast_to": (_last_of("broadcast_to", "shape"),),
     "cast": (_cast,),
-    "reduce_sum": (_over_nothing, _sum_of_broadcast),
-    **{f"reduce_{kind}": (_over_nothing,) for kind in ("max", "min", "prod", "all", "any")},
-    **dict.fromkeys(("alias", "stop_gradient"), (lambda r, node: node.inputs[0],)),
+    "reduce_sum": (_sum_of_broadcast,),
     "strided_slice": (_full_slice,),
 }
 

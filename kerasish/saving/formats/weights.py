@@ -37,7 +37,7 @@ def parts_of(model: Layer) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
     for place in result:
         arrays: dict[str, Any] = {}
         place.owner.save_own_variables(arrays)
-        name = getattr(place.owner, "name", None)
+        name = place.owner.name
         yield place.group, name if isinstance(name, str) else None, arrays
     for group, states in seeds:
         yield group, None, {str(i): v.numpy() for i, v in enumerate(states)}

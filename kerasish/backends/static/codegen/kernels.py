@@ -28,7 +28,6 @@ from kerasish.backends import disk, trust
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import (
     attention,
-    batched,
     direct,
     matmul,
     packed,
@@ -50,7 +49,6 @@ from kerasish.ops.basic import bessel
 _GENERATORS: dict[type, Callable[[Any, str, Target], tuple[str, set[str]]]] = {
     Kernel: loops.generate,
     attention.Heads: attention.generate,
-    batched.BatchedProduct: batched.generate,
     direct.Direct: direct.generate,
     matmul.Matmul: matmul.generate,
     packed.PackedProduct: packed.generate,
@@ -79,7 +77,6 @@ Generated = (
     | packed.PackedProduct
     | pooling.Pooling
     | time_steps.TimeSteps
-    | batched.BatchedProduct
     | attention.Heads
     | thin.ThinProduct
     | plain.Plain

@@ -13,7 +13,7 @@ from kerasish.backends.static.codegen import attention
 from kerasish.backends.static.codegen.attention import Heads, Operand, Sizes
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
-from kerasish.backends.static.lowering.batched import Batch, batch_of
+from kerasish.backends.static.lowering.batch_axes import Batch, batch_of
 from kerasish.backends.static.lowering.library import View, contiguous
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Node, Value

@@ -115,8 +115,11 @@ class Builder:
         if all(v.size == 0 for v in node.outputs):
             self.units.append(EmptyUnit(node.op.name, (), node.outputs))
             return
+        if name == "transpose":
+            self.pending[node.out] = node
+            return
         single_rank = node.op.communicates and current_group().size == 1
-        if single_rank or name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
+        if single_rank or node.op.aliases:
             self._materialize(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
             if node.attrs.get("pieces", 1) > 1:
@@ -127,9 +130,6 @@ class Builder:
                 self._materialize(v)
             self.aliases[node.out] = node.inputs[0]
             self.units.append(EffectUnit(node, self.kernel_of(node.op)))
-            return
-        if name == "transpose":
-            self.pending[node.out] = node
             return
         if name == "matmul":
             units = in_pieces(*self._operands(node), node.out, self._barriers.get(node.out, 1))
@@ -351,4 +351,4 @@ def threads() -> int:
 
 def _folds(node: Node) -> bool:
     """Return whether a node is a reduction that can be computed in two stages."""
-    return node.op.reduction not in ("", "argmax", "argmin")
+    return bool(node.op.reduction) and not node.op.gives_index

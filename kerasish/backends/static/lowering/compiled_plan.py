@@ -200,14 +200,10 @@ class CompiledPlan:
     # --- updates in place ---------------------------------------------------------------------
 
     def _place_updates(self) -> None:
-<<<<<<< HEAD
-        """Store new values of variables in the variables' buffers where nothing else reads them."""
-=======
-        """Put new values of variables into the variables' buffers where nothing else reads them.
+        """Store new values of variables in the variables' buffers where nothing else reads them.
 
         What is written before the last unit that may end the run is copied at the end.
         """
->>>>>>> lead
         maker: dict[Value, int] = {}
         last_read: dict[Value, int] = {}
         decided = max(self.condition_units(), default=-1)

@@ -23,7 +23,6 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
-from kerasish.backends.static.lowering.batched import make_batched
 from kerasish.backends.static.lowering.shared_products import library_threads, make_shared
 from kerasish.backends.static.lowering.thin import make_thin
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
@@ -371,10 +370,8 @@ def make_matmul(
     plain = len(a.shape) == len(b.shape) == 2 and out.dtype == "float32"
     if plain and flops <= SMALL_FLOPS and 1 in b.strides and added is None:
         return SmallMatmulUnit(a, b, out, bias, activation)
-    if bias is None and added is None and not activation:
-        steps = contiguous(out.shape)
-        unit: Unit | None = make_thin(a, b, out) if axes is None else None
-        unit = unit or make_batched(a, b, out, steps if axes is None else _unturned(steps, axes))
+    if bias is None and added is None and axes is None and not activation:
+        unit: Unit | None = make_thin(a, b, out)
         if unit is not None:
             return unit
     if activation:

@@ -97,7 +97,8 @@ class RepeatedProduct:
         chosen = self.primitive.arguments["b"]
         self.turn = None if chosen == plain else onednn.reorder(plain, chosen)
         self.packed = 0 if self.turn is None else _round(chosen.nbytes)
-        spare = max(self.primitive.scratchpad_bytes, getattr(self.turn, "scratchpad_bytes", 0))
+        turning = 0 if self.turn is None else self.turn.scratchpad_bytes
+        spare = max(self.primitive.scratchpad_bytes, turning)
         self.scratch = self.packed + _round(spare)
 
     def start(self, weights: Place, at: int) -> list[Record]:
