@@ -7,11 +7,10 @@ import tempfile
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from kerasish import tree
 from kerasish.callbacks.message import say
 from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.export.onnx import stored
 from kerasish.export.onnx.convert import OLDEST_OPSET, Named, convert
 from kerasish.export.onnx.package import need_onnx
 from kerasish.export.onnx.verify import compare
@@ -82,7 +81,7 @@ def export_onnx(
     except ValueError as error:
         raise type(error)(f"Model.export: {model.name!r}: {error}") from error
     if named.large and external_data is False:
-        size = sum(a.nbytes for a in named.large.values())
+        size = sum(map(stored.size_of, named.large.values()))
         raise ValueError(
             f"Model.export: the weights take {size:,} bytes, and an ONNX file holds at most "
             f"{_MOST_INSIDE:,}; leave external_data at None."
@@ -183,11 +182,9 @@ def _store_outside(named: Named, path: str) -> None:
                 continue
             offset = -(-file.tell() // _ALIGNED) * _ALIGNED
             file.seek(offset)
-            little = np.ascontiguousarray(array)
-            if array.dtype.kind != "V" and array.dtype.itemsize > 1:
-                little = little.astype(array.dtype.newbyteorder("<"), copy=False)
-            file.write(little.reshape(-1).view(np.uint8).data)
+            content = stored.content(array)
+            file.write(content.data)
             tensor.data_location = type(tensor).EXTERNAL
-            place = {"location": os.path.basename(path), "offset": offset, "length": array.nbytes}
+            place = {"location": os.path.basename(path), "offset": offset, "length": content.size}
             for key, value in place.items():
                 tensor.external_data.add(key=key, value=str(value))

@@ -46,7 +46,7 @@ def _allowed(graph: Any) -> float:
     helper = need_onnx("export to ONNX").helper
 
     def share(code: int) -> float:
-        return _TOLERANCES.get(dtypes.name_of(helper.tensor_dtype_to_np_dtype(code)), 0.0)
+        return _TOLERANCES.get(helper.tensor_dtype_to_np_dtype(code).name, 0.0)
 
     shares = [share(t.data_type) for t in graph.initializer]
     shares += [share(v.type.tensor_type.elem_type) for v in (*graph.input, *graph.output)]

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.export.onnx import stored
 from kerasish.export.onnx.package import need_onnx
 from kerasish.graph.symbolic import OpenSize
 from kerasish.ops import dtypes
@@ -100,16 +101,22 @@ class Writer:
         array = np.asarray(array)
         key = None
         if array.size <= 64 and name == "constant":
-            key = (array.dtype.str, dtypes.name_of(array.dtype), array.shape, array.tobytes())
+            key = (array.dtype.str, stored.name_of(array), array.shape, array.tobytes())
             if key in self.root._known:
                 return self.root._known[key]
-        result = Item(self.name(name), dtypes.name_of(array.dtype), array.shape, array)
+        result = Item(self.name(name), stored.name_of(array), array.shape, array)
         if key is not None:
             self.root._known[key] = result
         return result
 
-    def _derived(self, x: Item, key: tuple[Any, ...], f: Callable[[Any], Any]) -> Item:
-        """Return a stored array made of x's, once for all who ask."""
+    def derived(self, x: Item, key: tuple[Any, ...], f: Callable[[Any], Any]) -> Item:
+        """Return a stored array made of x's, once for all who ask.
+
+        Args:
+            x: a stored array.
+            key: what is made of it; the name ends with its first part.
+            f: x's array -> the new one.
+        """
         known = self.root._known
         place = (x.name, *key)
         if place not in known:
@@ -249,7 +256,7 @@ class Writer:
             return x
         if x.array is not None:
             kind = dtypes.array_dtype(dtype)
-            return self._derived(x, (dtype,), lambda a: a.astype(kind))
+            return self.derived(x, (dtype,), lambda a: a.astype(kind))
         return self.op("Cast", [x], dtype, to=self.code(dtype))
 
     def transpose(self, x: Item, axes: Sequence[int]) -> Item:
@@ -262,7 +269,7 @@ class Writer:
         if axes == tuple(range(len(axes))):
             return x
         if x.array is not None:
-            return self._derived(x, ("transposed", axes), lambda a: np.transpose(a, axes))
+            return self.derived(x, ("transposed", axes), lambda a: np.transpose(a, axes))
         shape = tuple(x.shape[a] for a in axes)
         result = self.op("Transpose", [x], shape=shape, perm=list(axes))
         result.turned = (x, axes)
@@ -274,7 +281,7 @@ class Writer:
         if shape == x.shape and None not in shape:
             return x
         if x.array is not None and all(type(n) is int for n in shape):
-            return self._derived(x, ("reshaped", shape), lambda a: a.reshape(shape))
+            return self.derived(x, ("reshaped", shape), lambda a: a.reshape(shape))
         open_axes = [i for i, n in enumerate(shape) if type(n) is not int]
         if len(open_axes) == 1 and 0 not in shape:
             target = self.numbers([-1 if i in open_axes else n for i, n in enumerate(shape)])
@@ -290,7 +297,7 @@ class Writer:
     def unsqueeze(self, x: Item, axes: Sequence[int]) -> Item:
         """Return x with axes of size 1 at `axes` of the result."""
         if x.array is not None:
-            return self._derived(x, ("unsqueezed", *axes), lambda a: np.expand_dims(a, tuple(axes)))
+            return self.derived(x, ("unsqueezed", *axes), lambda a: np.expand_dims(a, tuple(axes)))
         rest = iter(x.shape)
         count = len(x.shape) + len(axes)
         shape = tuple(1 if i in axes else next(rest) for i in range(count))
