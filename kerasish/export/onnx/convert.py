@@ -14,7 +14,7 @@ from kerasish.export.onnx import ops as ops
 from kerasish.export.onnx import stored
 from kerasish.export.onnx.fuse import fused, renamed
 from kerasish.export.onnx.package import need_onnx
-from kerasish.export.onnx.registry import COMPOSED, TRANSLATIONS, UNTRANSLATED, Call
+from kerasish.export.onnx.registry import COMPOSED, HOST_LAYERS, TRANSLATIONS, UNTRANSLATED, Call
 from kerasish.export.onnx.writer import Item, Writer
 from kerasish.export.tracing import ExpandingTracer
 from kerasish.graph.control import ControlOp
@@ -36,7 +36,14 @@ class ExportTracer(ExpandingTracer):
     def fused_call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Structure:
-        """Return the result of a node that stands for the function; None: write its ops."""
+        """Return the result of a node that stands for the function; None: write its ops.
+
+        Args:
+            function: a composed function, or a layer that runs on the host.
+        """
+        host = HOST_LAYERS.get(type(function))
+        if host is not None:
+            return host(function, *args, **kwargs)
         since, rule = COMPOSED.get(function, (0, None))
         parts = None if rule is None or since > self.opset else rule(*args, **kwargs)
         if parts is None:
@@ -160,7 +167,7 @@ def _proto(
     tensors = [stored.tensor(onnx, key, a, key not in large) for key, a in kept.items()]
     ins, outs = list(map(info, inputs)), list(map(info, outputs))
     graph = helper.make_graph(nodes, name, ins, outs, tensors)
-    opsets = [helper.make_opsetid("", w.opset)]
+    opsets = [helper.make_opsetid(*pair) for pair in {"": w.opset, **w.domains}.items()]
     proto = helper.make_model(graph, opset_imports=opsets, producer_name="kerasish")
     proto.ir_version = min(proto.ir_version, helper.find_min_ir_version_for(opsets))
     proto.ir_version = max(proto.ir_version, 8)

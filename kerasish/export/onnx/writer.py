@@ -44,6 +44,9 @@ _WIDER = {
 }  # fmt: skip
 
 
+DOMAINS = {"ai.onnx.ml": 3}  # of operators outside ONNX's own set -> version of theirs
+
+
 def _type_text(dtype: str) -> str:
     """Return ONNX's text of a type, as schemas have it."""
     short = {"float32": "float", "float64": "double"}.get(dtype, dtype)
@@ -77,6 +80,7 @@ class Writer:
             self._names: dict[str, int] = {}
             self._known: dict[Any, Item] = {}
             self.ranks: dict[str, int] = {}
+            self.domains: dict[str, int] = {}  # of operators outside ONNX's own set -> version
             self.translate: Any = None  # (writer, graph, inputs) -> results; for graphs in nodes
         self._sizes: dict[Any, Item] = {}
 
@@ -147,6 +151,7 @@ class Writer:
         inputs: Sequence[Item | None],
         dtype: str | None = None,
         shape: Sequence[Any] | None = None,
+        domain: str = "",
         **attrs: Any,
     ) -> Item:
         """Add a node of one result; return the result.
@@ -155,6 +160,7 @@ class Writer:
             kind: the ONNX operator.
             inputs: its inputs; None for an optional one that is left out.
             dtype, shape: of the result; None: of the first input.
+            domain: of the operator.
             attrs: its attributes; those that are None are left out.
         """
         first = inputs[0] if inputs else None
@@ -162,18 +168,23 @@ class Writer:
             dtype or (first.dtype if first else "float32"),
             shape if shape is not None else (first.shape if first else ()),
         )
-        return self.ops(kind, inputs, [spec], **attrs)[0]
+        return self.ops(kind, inputs, [spec], domain, **attrs)[0]
 
     def ops(
         self,
         kind: str,
         inputs: Sequence[Item | None],
         results: Sequence[tuple[str, Sequence[Any]] | None],
+        domain: str = "",
         **attrs: Any,
     ) -> list[Item]:
         """Add a node of several results, (dtype, shape) each; None: a result left out."""
         base = self.path or kind.lower()
-        inputs, results, narrow = self._within_types(kind, list(inputs), list(results))
+        narrow: list[str | None] = [None] * len(results)
+        if domain:
+            self.root.domains[domain] = DOMAINS[domain]
+        else:
+            inputs, results, narrow = self._within_types(kind, list(inputs), list(results))
         items = [
             None if spec is None else Item(self.name(f"{base}/{kind}"), spec[0], spec[1])
             for spec in results
@@ -187,6 +198,7 @@ class Writer:
             names,
             ["" if item is None else item.name for item in items],
             name=next(item.name for item in items if item is not None),
+            domain=domain,
             **given,
         )
         self.nodes.append(node)

@@ -6,6 +6,7 @@ from kerasish.export.onnx.ops import elementwise as elementwise
 from kerasish.export.onnx.ops import functions as functions
 from kerasish.export.onnx.ops import indexing as indexing
 from kerasish.export.onnx.ops import integers as integers
+from kerasish.export.onnx.ops import lookup as lookup
 from kerasish.export.onnx.ops import movement as movement
 from kerasish.export.onnx.ops import product as product
 from kerasish.export.onnx.ops import quantized as quantized
