@@ -1,4 +1,4 @@
-"""IntegerLookup as ONNX: `LabelEncoder` and the output modes."""
+"""Lookups as ONNX: `LabelEncoder` and the output modes."""
 
 from __future__ import annotations
 
@@ -86,6 +86,47 @@ def test_an_unknown_number_is_an_error_where_it_is_one_here(tmp_path: Path) -> N
         session.run(None, {"x": np.array([[2, 3]])})
 
 
+STRINGS: dict[str, dict[str, Any]] = {
+    "int": {}, "mask": {"mask_token": "b"}, "no unknown": {"num_oov_indices": 0},
+    "one_hot": {"output_mode": "one_hot"}, "count": {"output_mode": "count", "mask_token": "b"},
+    "tf_idf": {"output_mode": "tf_idf", "idf_weights": [0.5, 1.5, 2.0]},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", STRINGS)
+def test_strings_for_batches_of_1_2_and_7(name: str, tmp_path: Path) -> None:
+    known = ["a", "\u00e9", "two words"]
+    lookup = layers.StringLookup(vocabulary=known, **STRINGS[name])
+    x = kerasish.Input((4,), dtype="string", name="x")
+    model = kerasish.Model(x, lookup(x))
+    model.export(tmp_path / "m.onnx", verbose=False, verify=name != "no unknown")
+    onnx.checker.check_model(onnx.load(tmp_path / "m.onnx"), full_check=True)
+    session = onnxruntime.InferenceSession(str(tmp_path / "m.onnx"))
+    some = known if name == "no unknown" else [*known, "b", "", "A", "\u00c9"]
+    for batch in (1, 2, 7):
+        rows = np.random.default_rng(batch).choice(np.array(some, object), (batch, 4))
+        (result,) = session.run(None, {"x": rows})
+        expected = np.asarray(lookup(rows))
+        assert result.dtype == expected.dtype
+        np.testing.assert_array_equal(result, expected)
+        np.testing.assert_array_equal(model.predict(rows, verbose=0), expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_oov_indices": 2}, "layer 'look': unknown tokens are hashed"),
+        ({"invert": True}, "layer 'look': its results are strings"),
+    ],
+)
+def test_strings_that_are_refused(options: Any, message: str, tmp_path: Path) -> None:
+    lookup = layers.StringLookup(vocabulary=["a", "b"], name="look", **options)
+    x = kerasish.Input((4,), dtype="int64" if "invert" in options else "string")
+    with pytest.raises(ValueError, match=message):
+        kerasish.Model(x, lookup(x)).export(tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_a_model_goes_on_after_a_lookup(tmp_path: Path) -> None:
     x = kerasish.Input((3,), dtype="int64", name="x")
     lookup = layers.IntegerLookup(max_tokens=6)
@@ -106,7 +147,7 @@ def test_hashed_numbers_are_refused_with_the_layer(tmp_path: Path) -> None:
         vocabulary=[1, 2], num_oov_indices=2, oov_method="farmhash", name="look"
     )
     model = kerasish.Model(x, lookup(x))
-    with pytest.raises(ValueError, match="layer 'look': unknown integers are hashed"):
+    with pytest.raises(ValueError, match="layer 'look': unknown tokens are hashed"):
         model.export(tmp_path / "m.onnx")
     with pytest.raises(ValueError, match="layer 'look': it runs on the host"):
         model.export(tmp_path / "m", format="native")
