@@ -21,7 +21,7 @@ from kerasish.backends.static.machine.assembly import (
     is_float,
     is_signed,
 )
-from kerasish.ops.basic.error_function import NEAR_EDGE, QUANTILE_EDGE, QUANTILE_OUTER
+from kerasish.ops.basic.error_function import NEAR_EDGE, QUANTILE_OUTER
 
 Rule = Callable[..., Value]
 
@@ -314,14 +314,9 @@ def _last(w: Writer, x: Value) -> Value:
     """erfinv of float64 next to 1 or -1: by the normal quantile there."""
     left = w.mul(w.sub(w.like(x, 1.0), vector_math.absolute(w, x)), w.like(x, 0.5))
     r = w.call("llvm.sqrt", w.negative(vector_math.log(w, left)))
-
-    def fraction(parts: tuple[tuple[float, ...], ...], start: float) -> Value:
-        at = w.sub(r, w.like(r, start))
-        top, bottom = (vector_math.polynomial(w, at, part) for part in parts)
-        return w.div(top, bottom)
-
-    outer, edge = fraction(QUANTILE_OUTER, 1.6), fraction(QUANTILE_EDGE, 5.0)
-    y = w.mul(w.select(w.compare("ole", r, w.like(r, 5.0)), outer, edge), w.like(r, math.sqrt(0.5)))
+    r = w.sub(r, w.like(r, 1.6))
+    top, bottom = (vector_math.polynomial(w, r, part) for part in QUANTILE_OUTER)
+    y = w.mul(w.div(top, bottom), w.like(r, math.sqrt(0.5)))
     return w.select(w.compare("olt", x, w.like(x, 0.0)), w.negative(y), y)
 
 
