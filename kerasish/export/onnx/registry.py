@@ -70,6 +70,24 @@ def untranslated(reason: str, *ops: Any) -> None:
         UNTRANSLATED[op] = reason
 
 
+# --- layers that run on the host ----------------------------------------------------------------
+
+HOST_LAYERS: dict[type, Callable[..., Any]] = {}
+
+
+def computes(layer: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function `(layer, *inputs) -> result` of tensors for a class of host layers.
+
+    It is called in the trace for an export, where the layer itself would want numbers.
+    """
+
+    def register(f: Callable[..., Any]) -> Callable[..., Any]:
+        HOST_LAYERS[layer] = f
+        return f
+
+    return register
+
+
 # --- composed functions that are one ONNX operator ---------------------------------------------
 
 
