@@ -21,7 +21,7 @@ class Call(NamedTuple):
         inputs: the values that it reads.
         attrs: its attributes; sizes may be open.
         outputs: the specs of its results.
-        makers: value name -> the call that made it, for patterns of several ops.
+        makers: value name -> the call that computes it, for patterns of several ops.
     """
 
     inputs: list[Item]
@@ -118,7 +118,7 @@ def composed(function: Any, shape: Callable[..., Spec], since: int = 0) -> Calla
     for `translates`.
 
     Args:
-        function: the composed function: made by `kerasish.ops.op.function`.
+        function: the composed function, from `kerasish.ops.op.function`.
         shape: the shape rule of the node, `shape(*specs, **attrs)`.
         since: the version of the operator set that has the operator; ops are written one by one
             for older ones.

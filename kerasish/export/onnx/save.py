@@ -114,7 +114,7 @@ def inference_of(
     if on_host:
         raise ValueError(
             f"Model.export: {model.name!r}: layer {on_host[0]!r}: it runs on the host, and an "
-            "exported file holds computations on tensors alone. Prepare the data by it, and export "
+            "exported file holds only computations on tensors. Prepare the data by it, and export "
             "what follows: Model(layer.output, model.output)."
         )
     if signature is None:
@@ -162,7 +162,7 @@ def _write(
         with replacing(path) as new:
             _save(onnx, named.proto, new, verify)
         return
-    # Both are checked under their final names in a folder beside, which external data needs.
+    # Both are checked under their final names in another folder: external data needs the names.
     with tempfile.TemporaryDirectory(dir=folder) as staging:
         _store_outside(named, os.path.join(staging, os.path.basename(data)))
         trial = os.path.join(staging, os.path.basename(path))

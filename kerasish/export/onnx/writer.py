@@ -114,11 +114,11 @@ class Writer:
         return result
 
     def derived(self, x: Item, key: tuple[Any, ...], f: Callable[[Any], Any]) -> Item:
-        """Return a stored array made of x's, once for all who ask.
+        """Return a stored array computed from x; it is stored once.
 
         Args:
             x: a stored array.
-            key: what is made of it; the name ends with its first part.
+            key: what is computed; the name ends with its first part.
             f: x's array -> the new one.
         """
         known = self.root._known

@@ -158,7 +158,7 @@ def _linear(w: Writer, q: Item, scale: Item, zero: Item, block: int) -> Item:
 def _numbers(
     w: Writer, packed: Item, units: int, bits: int, short: str, turned: bool = False
 ) -> Item:
-    """Return stored integers: those of 4 bits lie packed along the last axis.
+    """Return stored integers: those of 4 bits are packed along the last axis.
 
     Args:
         short: the dtype in which they are stored.
