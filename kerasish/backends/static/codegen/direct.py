@@ -45,7 +45,7 @@ _WIDEST = 8  # vectors of a tile
 FIRST, X, LAST = 1, 3, 5  # words: the places along the first axis, the address of x
 OPERANDS = 6  # the first word of the epilogue's operands
 _IN_FLIGHT = 8  # sums that the processor computes at the same time
-_BLOCK = 128  # terms of a long sum that are added up alone: rounding grows with their number
+BLOCK = 128  # terms of a long sum that are added up alone: rounding grows with their number
 _UNROLLED = 12  # terms of a sum that are written one by one
 
 
@@ -90,7 +90,7 @@ def product(epilogue: Kernel, m: int, k: int, n: int, row: int, skips: bool = Fa
     Args:
         skips: whether a note follows the weights, so that a single row may skip some of them.
     """
-    one, long = (1,), m == 1 and k >= 2 * _BLOCK
+    one, long = (1,), m == 1 and k >= 2 * BLOCK
     return Direct(epilogue, (m,), row, k, (m,), one, one, one, (0,), n, skips=skips and long)
 
 
@@ -428,7 +428,7 @@ class _Sums:
                 sums = term(p, extra, sums)
             return sums
 
-        size = _BLOCK - _BLOCK % step
+        size = BLOCK - BLOCK % step
 
         def block(p: Value, totals: list[Value]) -> list[Value]:
             zeros = [constant(0.0, "float32", self.lanes)] * len(totals)

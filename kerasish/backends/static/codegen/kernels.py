@@ -30,6 +30,7 @@ from kerasish.backends.static.codegen import (
     attention,
     batched,
     direct,
+    interleaved,
     matmul,
     packed,
     plain,
@@ -52,6 +53,7 @@ _GENERATORS: dict[type, Callable[[Any, str, Target], tuple[str, set[str]]]] = {
     attention.Heads: attention.generate,
     batched.BatchedProduct: batched.generate,
     direct.Direct: direct.generate,
+    interleaved.Interleaved: interleaved.generate,
     matmul.Matmul: matmul.generate,
     packed.PackedProduct: packed.generate,
     **dict.fromkeys(get_args(plain.Plain), plain.generate),
@@ -76,6 +78,7 @@ Generated = (
     Kernel
     | matmul.Matmul
     | direct.Direct
+    | interleaved.Interleaved
     | packed.PackedProduct
     | pooling.Pooling
     | time_steps.TimeSteps
