@@ -209,10 +209,11 @@ class _StepWriter:
             self._pair(n, None)
             return []
 
-        def loop(body: object) -> list[Value]:
-            return w.loop(_int(0), _int(pairs), 1, [], body)
-
-        w.branch(some, lambda: loop(both), lambda: loop(alone))
+        w.branch(
+            some,
+            lambda: w.loop(_int(0), _int(pairs), 1, [], both),
+            lambda: w.loop(_int(0), _int(pairs), 1, [], alone),
+        )
         w.do("ret i32 0")
         return w.body()
 

@@ -108,10 +108,11 @@ class RecurrentUnit(StandaloneUnit):
         else:
             added, by = (locate(self.bias).address, 0), 0
         first = self._sums(locate, before[0], t, [added, (scratch, self.width)])
-        going = ((interleaved.TIME, 1), (interleaved.STATE, state), (interleaved.OPERANDS, by))
         if self.inputs_unit is None:
-            going = ((_X, state), (direct.OPERANDS, by))
-        first = first._replace(moves=going if moves else ())
+            going = [(_X, state), (direct.OPERANDS, by)]
+        else:
+            going = [(interleaved.TIME, 1), (interleaved.STATE, state), (interleaved.OPERANDS, by)]
+        first = first._replace(moves=tuple(going) if moves else ())
         # The cell: (address, row stride, bytes to the next time step) of each operand.
         spots = [(scratch, self.width, 0, g) for g in range(GATES[self.kind])]
         if self.bias is not None:
