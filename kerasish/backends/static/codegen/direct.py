@@ -199,14 +199,14 @@ class _DirectWriter:
         self.n = w.load_word(args, 2)
         self.first, self.last = w.load_word(args, FIRST), w.load_word(args, LAST)
         self.x, self.weights = w.load_word(args, 3, "ptr"), w.load_word(args, 4, "ptr")
-        self.terms: skipping.Terms | None = None
-        if direct.skips:
-            note = w.load_value(w.load_word(args, FIRST, "ptr"), "float32")
-            count = direct.depth - direct.depth % BLOCK
-            self.terms = skipping.Terms(w, self.x, note, count, BLOCK, direct.depth)
         self.epilogue = EpilogueWriter(w, direct.epilogue, args, OPERANDS, self.lanes)
         self.pixels, self.tile = choose_tile(direct, target)
         self.blocks = blocks_of(direct, self.pixels)
+        self.terms: skipping.Terms | None = None
+        if direct.skips and min(self.tile, -(-direct.filters // self.lanes)) >= _IN_FLIGHT:
+            note = w.load_value(w.load_word(args, FIRST, "ptr"), "float32")
+            count = direct.depth - direct.depth % BLOCK
+            self.terms = skipping.Terms(w, self.x, note, count, BLOCK, direct.depth)
 
     def write(self) -> str:
         """Return the function's body."""
