@@ -69,8 +69,14 @@ SIZES = [
 ]  # fmt: skip
 
 
+def random_sizes(seed: int) -> tuple[int, int, int, int]:
+    rng = np.random.default_rng(seed)
+    times, features, units = rng.integers((16, 1, 1), (40, 700, 700)).tolist()
+    return times, features, units, 256 * int(rng.integers(1, 4))
+
+
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("sizes", SIZES)
+@pytest.mark.parametrize("sizes", [*SIZES, *map(random_sizes, range(5))])
 def test_results_are_those_of_two_products(level: str, sizes: tuple[int, int, int, int]) -> None:
     times, features, units, width = sizes
     gap = 3  # numbers between rows of the inputs
