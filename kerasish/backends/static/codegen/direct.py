@@ -205,8 +205,7 @@ class _DirectWriter:
         self.terms: skipping.Terms | None = None
         if direct.skips and min(self.tile, -(-direct.filters // self.lanes)) >= _IN_FLIGHT:
             note = w.load_value(w.load_word(args, FIRST, "ptr"), "float32")
-            count = direct.depth - direct.depth % BLOCK
-            self.terms = skipping.Terms(w, self.x, note, count, BLOCK, direct.depth)
+            self.terms = skipping.Terms(w, self.x, note, direct.depth, BLOCK)
 
     def write(self) -> str:
         """Return the function's body."""

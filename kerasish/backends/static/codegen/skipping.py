@@ -52,15 +52,13 @@ class Terms:
         w: where the code is written.
         data: the address of the row.
         note: see `finite_note`.
-        count: the number of all terms, a multiple of `block`.
+        depth: the number of terms; those behind the last whole block are not listed.
         block: terms that are added up alone, a multiple of 64.
-        depth: terms of a column, of which those behind `count` are not listed.
     """
 
-    def __init__(
-        self, w: Writer, data: Value, note: Value, count: int, block: int, depth: int
-    ) -> None:
-        self.w, self.data, self.count, self.block, self.depth = w, data, count, block, depth
+    def __init__(self, w: Writer, data: Value, note: Value, depth: int, block: int) -> None:
+        self.w, self.data, self.block, self.depth = w, data, block, depth
+        self.count = count = depth - depth % block
         self.finite = w.compare("oeq", note, constant(0.0, "float32"))
         size = min(count, MOST - MOST % block)
         self.numbers = w.allocate("i32", size + AHEAD)
