@@ -1,4 +1,4 @@
-"""vectorized_map over 1,000 small products beside a loop: python -m benchmarks.batching."""
+"""vectorized_map over 1,000 small products compared with a loop: python -m benchmarks.batching."""
 
 from __future__ import annotations
 

@@ -67,7 +67,7 @@ def inception() -> Any:
 
 
 def wide_and_deep() -> Any:
-    """Return a deep network beside a wide product."""
+    """Return a deep network and a wide product in parallel."""
     wide, deep = kerasish.Input((512,)), kerasish.Input((32,))
     parts = layers.Concatenate()([layers.Dense(16)(wide), _dense(deep, 64)])
     return kerasish.Model([wide, deep], layers.Dense(1)(parts))

@@ -1,7 +1,7 @@
-"""How long small predictions take beside busy processes: python -m benchmarks.busy_neighbors.
+"""Times of small predictions while other processes compute: python -m benchmarks.busy_neighbors.
 
-Each model predicts one row, and 32, beside as many processes that only compute as there are
-processors. Printed are medians and 95th percentiles of the clock in milliseconds: with threads
+Each model predicts one row, and 32, while one process per processor only computes.
+Printed are medians and 95th percentiles of the clock in milliseconds: with threads
 chosen part by part ("by part"), as before programs chose theirs, and as they are now ("by
 program"), in turns with a loop of NumPy on one thread that takes as long ("a loop"). What this loop
 loses, it loses to the system's time slices: of calls that take a twentieth of a slice or more, more

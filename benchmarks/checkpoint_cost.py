@@ -1,7 +1,7 @@
 """What it costs to keep the training state after every batch: `fit` with resume against without.
 
-The two take turns in one process. CPU seconds count all threads; wall-clock seconds are shown
-beside. "saving" is the share of the CPU seconds that was spent inside of saving, in all threads: on
+The two take turns in one process. CPU seconds count all threads; wall-clock seconds are also
+shown. "saving" is the share of the CPU seconds that was spent inside of saving, in all threads: on
 a busy machine, where the same work takes more or fewer seconds each time, it says more than the
 ratios. "states" is how many reached the disk: in the background those that fall due while one is
 being written, or that would cost more than `Resume.share` of the time, are left out for the latest.

@@ -40,7 +40,7 @@ DATA: dict[str, tuple[Callable[..., Any], Any, Any]] = {
 
 
 def scores(name: str, seed: int) -> tuple[float, float]:
-    """Return (ours, theirs) on one split: accuracy, or R2 where numbers are to be predicted."""
+    """Return (ours, theirs) on one split: accuracy, or R2 where numbers are predicted."""
     load, ours, theirs = DATA[name]
     X, y = load(return_X_y=True)
     classes = y if ours is KerasClassifier else None

@@ -16,7 +16,7 @@ def is_wanted() -> bool:
 
 
 def install() -> None:
-    """Let `import cupy` give the fake, if it is wanted; its times mean nothing."""
+    """Let `import cupy` return the fake, if it is requested; its times mean nothing."""
     if is_wanted() and not hasattr(sys.modules.get("cupy"), "is_fake"):
         sys.path.append(str(_FOLDER))
         sys.modules["cupy"] = importlib.import_module("fake_cupy").make()

@@ -1,4 +1,4 @@
-"""256 random trees per batch beside one by one: python -m benchmarks.folding."""
+"""256 random trees per batch compared with one by one: python -m benchmarks.folding."""
 
 from __future__ import annotations
 

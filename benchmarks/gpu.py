@@ -247,7 +247,7 @@ def result_path(facts: dict[str, Any], asked: Path) -> Path:
 
 
 def _write(facts: dict[str, Any], path: Path | None) -> None:
-    """Write the numbers found so far: what comes later may be cut short."""
+    """Write the numbers measured so far: later ones may be cut short."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(facts, indent=1) + "\n")

@@ -80,7 +80,7 @@ def kernel_calls(xp: Any, size: int, dtype: str) -> Iterator[tuple[str, Callable
     yield "softmax, back", lambda: softmax.softmax_gradient(g, x), 3 * size
     yield "cross-entropy", lambda: softmax.class_loss(classes, x), size
     yield "layer norm", lambda: norm.layer_norm(x, factor, factor), 2 * size
-    # The gradients by x, and by gamma and beta in a pass of their own.
+    # The gradients by x, and by gamma and beta in a separate pass.
     yield (
         "layer norm, back",
         lambda: norm.layer_norm_gradient(g, x, factor, mean, scale),

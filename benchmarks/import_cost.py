@@ -1,8 +1,8 @@
 """`python -m benchmarks import-cost`: CPU seconds of `import kerasish` beyond those of NumPy.
 
 Fresh processes take turns, each with byte code and compiled programs of earlier runs, so that the
-figures hold for the second start of a program. `--base` names another checkout to compare with.
-`--fit` adds the first `fit` of a model of one layer: an import that is deferred comes back there.
+figures are those of the second start of a program. `--base` names another checkout to compare with.
+`--fit` adds the first `fit` of a model of one layer: a deferred import is paid there.
 """
 
 from __future__ import annotations

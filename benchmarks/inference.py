@@ -29,7 +29,7 @@ from benchmarks.workloads import WORKLOADS, Workload, make_data
 Call = Callable[[], Any]
 _PEER = "onnxruntime"
 # Seconds for the threads of one way to stop spinning before the next one starts: those of ONNX
-# Runtime took a processor for 43 ms after a call, kerasish's and those of native libraries none.
+# Runtime took a processor for 43 ms after a call, those of kerasish and of native libraries none.
 _PAUSE = 0.06
 
 
@@ -61,7 +61,7 @@ def make_calls(workload: Workload, rows: int, threads: int, folder: str) -> dict
 def _native(model: Any, x: Any, classes: int, threads: int, folder: str) -> Call:
     from kerasish.export.native.link import library_suffix
 
-    # A library's name is its own: the system keeps libraries by their path.
+    # Each library gets a new name: the system keeps libraries by their path.
     name = f"model_{time.time_ns()}"
     model.export(os.path.join(folder, name), format="native", verbose=False)
     library = ctypes.CDLL(os.path.join(folder, name + library_suffix()))

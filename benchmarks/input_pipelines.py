@@ -64,7 +64,7 @@ class Slices(keras.utils.PyDataset):
 
 
 class Chosen(Slices):
-    """Batches of rows in an order of their own."""
+    """Batches of rows in a given order."""
 
     def __init__(self, x: np.ndarray, y: np.ndarray, batch: int, workers: int) -> None:
         super().__init__(x, y, batch, workers)
@@ -199,11 +199,11 @@ def main(arguments: list[str]) -> int:
     arrays: Source = ((x, y), {"batch_size": workload.batch})
     epochs(model, arrays)  # compiles
     print(f"{workload.name}: {steps} batches of {workload.batch} rows, {options.turns} turns")
-    wanted = options.only.split(",")
+    parts = options.only.split(",")
     results: dict[str, Turns] = {}
     with tempfile.TemporaryDirectory() as folder:
         makers = sources(x, y, workload.batch, Path(folder))
-        makers = {n: m for n, m in makers.items() if any(part in n for part in wanted)}
+        makers = {n: m for n, m in makers.items() if any(part in n for part in parts)}
         for _ in range(options.turns):
             for name, make in makers.items():
                 measure(model, arrays, make, results.setdefault(name, Turns()))

@@ -45,7 +45,7 @@ def find_closure(requirements: Iterable[str]) -> tuple[set[str], set[str]]:
     """(installed distributions, missing ones) that `requirements` need, direct or not.
 
     Args:
-        requirements: as in a wheel's metadata; "a|b" means whichever is installed.
+        requirements: as in a wheel's metadata; "a|b" means the one that is installed.
     """
     result: set[str] = set()
     missing: set[str] = set()
@@ -89,7 +89,7 @@ def _is_present(name: str) -> bool:
 def measure_distribution(name: str) -> tuple[int, int]:
     """(bytes on the disk, bytes of distinct content) of the files that `name` installed.
 
-    Wheels hold no links, so that a library under three names lies on the disk three times.
+    Wheels hold no links, so that a library under three names is on the disk three times.
     """
     total, distinct = 0, {}
     for file in importlib.metadata.distribution(name).files or []:
@@ -102,7 +102,7 @@ def measure_distribution(name: str) -> tuple[int, int]:
 
 
 def measure_groups() -> dict[str, dict[str, Any]]:
-    """For each group: bytes in all, beside `SHARED`, of each distribution, and what is missing."""
+    """For each group: bytes in all, without `SHARED`, of each distribution, and what is missing."""
     groups = {"kerasish": kerasish_roots(), **GROUPS}
     shared, _ = find_closure([SHARED])
     sizes: dict[str, tuple[int, int]] = {}
@@ -143,7 +143,7 @@ def main(arguments: list[str]) -> int:
         lack = f" (not installed: {', '.join(entry['missing'])})" if entry["missing"] else ""
         keys = ("bytes", "beside_shared", "beside_shared_distinct")
         rows.append([group, *(f"{entry[key] / 1e6:.0f}" for key in keys), largest + lack])
-    header = ["peer", "MB in all", f"MB beside {SHARED} and its own", "distinct", "largest"]
+    header = ["peer", "MB in all", f"MB without {SHARED} and its own", "distinct", "largest"]
     print(format_table(header, rows))
     if options.json:
         options.json.write_text(json.dumps(groups, indent=1) + "\n")

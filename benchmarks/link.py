@@ -1,9 +1,9 @@
 """`python -m benchmarks.link`: how much of the sums over ranks a step hides, over a slow link.
 
 Two network namespaces of this machine are joined by a link of 1 Gbit/s (`ip`, `tc`; needs root).
-Each holds one rank, on a core of its own. A network of dense layers trains there in turns:
-without sums, with sums one after the other, and with sums while the step computes. Beside them, the
-bare sums are timed. What early sums add to a step is not hidden; all else of the time of the bare
+Each holds one rank, on a separate core. A network of dense layers trains there in turns:
+without sums, with sums one after the other, and with sums while the step computes. The bare sums
+are timed, too. What early sums add to a step is not hidden; all else of the time of the bare
 sums is. The gain against sums in turn is printed, too.
 
     python -m benchmarks.link --rows 1024 --layers 8 --seconds 40
@@ -41,7 +41,7 @@ ROOT = Path(__file__).resolve().parent.parent
 HOSTS = {"kerasishA": "10.77.0.1", "kerasishB": "10.77.0.2"}
 WIDTH, STEPS = 512, 4
 KINDS = ("none", "in turn", "early", "bare")
-# Stands for ssh: runs a command in the namespace of a host, on a core of its own.
+# In place of ssh: runs a command in the namespace of a host, on a separate core.
 AGENT = """#!/bin/bash
 while [[ "$1" == -* ]]; do shift; done
 host=$1; shift

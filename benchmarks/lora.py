@@ -1,4 +1,4 @@
-"""A training step with LoRA beside the full step: python -m benchmarks.lora.
+"""A training step with LoRA compared with the full step: python -m benchmarks.lora.
 
 The model has 6 blocks of a transformer of width 384. One copy trains all of its weights. In the
 other two, LoRA of rank 8 is on, and all but it and the biases of its layers is frozen: on the

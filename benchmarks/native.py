@@ -1,8 +1,8 @@
-"""`python -m benchmarks native`: native libraries beside ONNX Runtime, one row, one thread.
+"""`python -m benchmarks native`: native libraries and ONNX Runtime, one row, one thread.
 
 Both run in one process on one processor, in turns. `reading` is a loop in C that adds up the
 numbers of the library's weights, in the same turns: no product by these weights can take less time.
-Weights that fit into the processor's cache lie there from call to call, for all three.
+Weights that fit into the processor's cache stay there between calls, for all three.
 """
 
 from __future__ import annotations

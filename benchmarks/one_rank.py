@@ -1,4 +1,4 @@
-"""`python -m benchmarks.one_rank`: what a step costs under `mpiexec -n 1`, beside a plain process.
+"""`python -m benchmarks.one_rank`: what a step costs under `mpiexec -n 1`, and in a plain process.
 
 One process trains as it is; another one, started by mpiexec, has joined its group of one and trains
 by `DataParallel`. They take turns of a few steps, so that other work on the machine strikes both
@@ -30,7 +30,7 @@ STEPS, EPOCHS = 8, 3  # of an epoch; of a turn
 
 
 def serve(name: str, ranks: bool) -> None:
-    """Train for a turn at each line of stdin; print the CPU and the wall seconds of a step.
+    """Train for a turn at each line of stdin; print the CPU and the wall seconds per step.
 
     Args:
         name: of the workload.
@@ -57,7 +57,7 @@ def serve(name: str, ranks: bool) -> None:
 
 
 def start(name: str, ranks: bool) -> subprocess.Popen[str]:
-    """Return a process that serves."""
+    """Return a process that runs `serve`."""
     python_path = f"{ROOT}{os.pathsep}{os.environ.get('PYTHONPATH', '')}"
     command = [sys.executable, "-m", "benchmarks.one_rank", "--serve", name]
     root = hasattr(os, "geteuid") and os.geteuid() == 0

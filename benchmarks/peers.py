@@ -125,7 +125,7 @@ def worker_environment(peer: Peer, threads: int | None, cache: str, gpu: bool) -
     if threads is not None:
         variables.update(dict.fromkeys(_THREAD_VARIABLES, str(threads)))
     if gpu:
-        # All round float32 factors to TF32, or nobody does: JAX and torch's convolutions would.
+        # All round float32 factors to TF32, or none does: JAX and torch's convolutions would.
         tf32 = variables.get("KERASISH_TF32", "0") not in ("", "0")
         precision = "tensorfloat32" if tf32 else "highest"
         variables.update(KERASISH_DEVICE="gpu", JAX_DEFAULT_MATMUL_PRECISION=precision)

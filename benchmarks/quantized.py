@@ -1,4 +1,4 @@
-"""Quantized Dense layers beside float32: python -m benchmarks.quantized.
+"""Quantized Dense layers compared with float32: python -m benchmarks.quantized.
 
 Prints median and best times of alternating rounds on the static engine, their ratios to float32,
 and the memory of the weights.

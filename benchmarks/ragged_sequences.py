@@ -116,7 +116,7 @@ def programs() -> None:
 
 
 def main() -> None:
-    """Print all of it, on one thread: several would wait for each other beside other work."""
+    """Print all of it, on one thread: several would wait for each other while other work runs."""
     kerasish.config.set_threads(1)
     programs()
     for kind in ("LSTM", "GRU"):

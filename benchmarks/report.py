@@ -66,7 +66,7 @@ def compare_with_best(records: dict[str, dict[str, Any]]) -> dict[str, dict[str,
     """Ratio of our step to the fastest peer's, for each of ours and each kind of peer.
 
     "best" divides the best rounds; "paired" is the median over rounds of the ratio within a round,
-    which a drift of the machine's speed leaves alone.
+    which a drift of the machine's speed does not change.
     """
     ratios: dict[str, dict[str, Any]] = {}
     for ours in _OURS:

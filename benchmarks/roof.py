@@ -102,7 +102,7 @@ def main(arguments: list[str]) -> int:
     names = [name for name in options.workloads.split(",") if name in WORKLOADS]
     peaks, bandwidth = measure_peaks(), measure_bandwidth(usable_cores())
     steps = _read_steps(options.results) if options.results else _measure_steps(names, options)
-    # Once more, after the steps: a busy moment of the machine must not pass for its peak.
+    # Again, after the steps: a busy moment of the machine must not pass for its peak.
     peaks = {name: max(flops, peaks[name]) for name, flops in measure_peaks().items()}
     bandwidth = max(bandwidth, measure_bandwidth(usable_cores()))
     who = max(peaks, key=lambda name: peaks[name])
@@ -110,11 +110,11 @@ def main(arguments: list[str]) -> int:
         mark = " <- the peak used below" if name == who else ""
         print(f"matmul {_SIDE}x{_SIDE} float32, {name}: {flops / 1e9:.0f} GFLOP/s{mark}")
     print(f"copy of {_COPY_BYTES >> 20} MiB: {bandwidth / 1e9:.1f} GB/s (read + written)\n")
-    nobody: dict[str, float | None] = {"-": None}
+    no_peer: dict[str, float | None] = {"-": None}
     rows = [
         _entry(name, peer, seconds, peaks[who], bandwidth)
         for name in names
-        for peer, seconds in (steps.get(name) or nobody).items()
+        for peer, seconds in (steps.get(name) or no_peer).items()
     ]
     print(show_rows(rows))
     if options.json:

@@ -36,7 +36,7 @@ class Plan:
 
     Args:
         rounds: timed rounds, after one round that is not counted.
-        steps: steps a round, or None for each workload's own.
+        steps: steps per round, or None for those of each workload.
         method: "fit" or "train_on_batch".
         timeout: seconds to wait for any one answer.
         longest: seconds a round should take at most; a slower peer gets fewer steps.
@@ -139,7 +139,7 @@ def compare(
         workload: the model and its data.
         peers: installed ones, in the order of the table.
         plan: rounds, threads, device and what to measure.
-        say: is told what goes on, for the terminal.
+        say: called with progress messages, for the terminal.
     """
     steps = plan.steps or workload.steps
     results = {peer.name: Measured() for peer in peers}
@@ -270,7 +270,7 @@ def _dropping(
 
 @contextmanager
 def busy_neighbor() -> Iterator[None]:
-    """One process besides the measurement that keeps a core busy."""
+    """Another process that keeps a core busy during the measurement."""
     code = "import os; parent = os.getppid()\nwhile os.getppid() == parent: sum(range(100_000))"
     process = subprocess.Popen([sys.executable, "-c", code])
     try:

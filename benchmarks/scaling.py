@@ -1,10 +1,10 @@
-"""`python -m benchmarks scaling`: what more ranks would bring, from what this machine measures.
+"""`python -m benchmarks scaling`: the gain of more ranks, predicted from measurements here.
 
 Two ranks measure how long sums of different sizes take; a line through the times gives a latency
 and a bandwidth. With these, and the measured step of each workload on one rank, the usual model of
 latency and bandwidth predicts steps on 2 to 1,000 ranks. Networks may be named instead:
-`--latency 2e-6 --bandwidth 11.5e9` is a fast cluster's. What was measured on 2 and 4 ranks of this
-machine stands beside the predictions; ranks that share its cores are slower for that reason.
+`--latency 2e-6 --bandwidth 11.5e9` is a fast cluster's. Times measured on 2 and 4 ranks of this
+machine are next to the predictions; ranks that share its cores are slower for that reason.
 
 Not in the model: topology, and the start of a job. Ranks wait for the slowest one: `--jitter` is
 the mean of an exponential delay per step, as a share of the step.

@@ -92,7 +92,7 @@ def time_cost(name: str, rows: int, limit: float) -> dict[str, float]:
     The bare sums are one blocking `MPI_Allreduce` of as many numbers as there are gradients, after
     each step: it waits for a late rank, as the sums of a step do. The kinds take turns of few
     steps, so that other work on the machine strikes all of them; the medians of the turns count.
-    Each rank stays on a core of its own.
+    Each rank stays on its own core.
 
     Args:
         name: of the workload.

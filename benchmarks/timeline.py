@@ -7,7 +7,7 @@ Printed for each workload are
 - "sum": the times of a step's records, added up, divided by the time of the step (the median over
   50 measured steps);
 - "on": the CPU time of a training with `Profiler` divided by that of the same one without (the
-  median of ratios of neighboring rounds); as many epochs as take a second, since the page that is
+  median of ratios of neighboring rounds); the epochs take at least a second, since the page that is
   written at the end always takes some milliseconds;
 - "memory": what `model.memory_report` says before the first step, divided by the bytes of arrays
   that exist after it and did not before (tracemalloc, without the data).

@@ -97,7 +97,7 @@ def _answer(session: Session, request: dict[str, Any]) -> dict[str, Any]:
     try:
         method = getattr(session, request["do"])
         return {"result": method(*request.get("with", ()))}
-    except Exception as error:  # the parent reports it and goes on with the others
+    except Exception as error:  # the parent reports it and continues with the others
         return {"error": f"{type(error).__name__}: {error}", "traceback": traceback.format_exc()}
 
 

@@ -25,7 +25,7 @@ class Workload:
         steps: steps in one timed round, chosen for rounds of about a second.
         vocabulary: number of token ids, or 0 where samples are floats.
         policy: the dtype policy that the model is built with.
-        resident: whether two batches lie on the device and serve all steps, so that neither
+        resident: whether two batches are on the device for all steps, so that neither
             host memory nor the way to the device counts.
         labels: the shape of one sample's labels: (), or that of its tokens or pixels.
     """
@@ -92,7 +92,7 @@ def build_mlp(keras: Any) -> Any:
 
 
 def build_tiny(keras: Any) -> Any:
-    """20-32-32-2 with ReLU: what is left when the arithmetic costs nothing."""
+    """20-32-32-2 with ReLU: the overhead when the arithmetic costs nothing."""
     layers = keras.layers
     return keras.Sequential(
         [

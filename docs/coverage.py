@@ -12,6 +12,7 @@ import importlib
 import inspect
 import json
 import sys
+import textwrap
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -132,8 +133,8 @@ def page() -> str:
     lines = [
         "# Coverage of Keras 3.15",
         "",
-        "`python docs/coverage.py` writes this page; `tests/test_coverage.py` checks that it is up",
-        "to date. Supported names have Keras's parameters, in Keras's order, with Keras's",
+        "`python docs/coverage.py` writes this page, and `tests/test_coverage.py` checks that it",
+        "is up to date. Supported names have Keras's parameters, in Keras's order, with Keras's",
         "defaults (`tests/test_public.py` compares them). Every other name raises an error that",
         "says what to use instead.",
         "",
@@ -143,16 +144,22 @@ def page() -> str:
         title = "keras" if module == "keras" else f"keras.{module}"
         lines += ["", f"## {title}: {len(there)} of {len(there) + len(out)}", ""]
         if there:
-            lines += [", ".join(f"`{name}`" for name in there) + "."]
+            lines += _wrapped(", ".join(f"`{name}`" for name in there) + ".")
         if out:
-            lines += [""] * bool(there) + ["| not supported | what to use instead |", "|---|---|"]
-            lines += [f"| `{name}` | {why or 'nothing yet'} |" for name, why in out.items()]
+            lines += [""] * bool(there) + ["Not supported:", ""]
+        for name, why in out.items():
+            lines += _wrapped(f"- `{name}`: {why or 'nothing yet'}.", "  ")
     lines += ["", "## Methods", "", "These methods of the classes above are not supported:", ""]
-    lines += ["| method | of | why |", "|---|---|---|"]
     for method, whys in sorted(missing_methods().items()):
         for why, classes in whys.items():
-            lines += [f"| `{method}` | {_shown(classes)} | {why or 'nothing yet'} |"]
+            lines += _wrapped(f"- `{method}` of {_shown(classes)}: {why or 'nothing yet'}.", "  ")
     return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, indent: str = "") -> list[str]:
+    return textwrap.wrap(
+        text, 100, subsequent_indent=indent, break_long_words=False, break_on_hyphens=False
+    )
 
 
 def _shown(classes: list[str]) -> str:

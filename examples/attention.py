@@ -108,7 +108,7 @@ model.fit([x, given], said, batch_size=64, epochs=epochs, verbose=2)
 # %%
 # Greedy decoding
 # ---------------
-# Afterwards it goes on from its own likeliest letter.
+# Afterwards it continues from its own likeliest letter.
 
 
 def spell(words: list[str]) -> list[str]:
@@ -133,8 +133,8 @@ print(f"words never seen before, turned around without a mistake: {right:.3f}")
 # %%
 # Where it looks
 # --------------
-# For each letter that it says, the weights of the letters of the word. It was not given that the
-# last letter comes first.
+# For each letter that it says, the weights of the letters of the word. It was not told that the
+# last letter is first.
 
 shown = ["python", "keras", "backward"]
 figure, all_axes = plt.subplots(1, len(shown), figsize=(12, 4), layout="constrained")

@@ -5,7 +5,7 @@ A network that knows some shapes learns new ones from ten images each; augmented
 
 Labels are often few. Two methods make the most of them. Fine-tuning starts with a network that has
 learned from many other images. Data augmentation shows each image in ever new versions: turned,
-moved, zoomed, with other colors. Here both are tried, alone and together.
+moved, zoomed, with other colors. Here both are tried, separately and together.
 Shows: augmentation layers in a Dataset, weights of a file, freezing and unfreezing, a learning rate
 for each phase.
 
@@ -129,7 +129,7 @@ test, test_labels = make_data(NEW, 100, turn=np.pi, shift=5)
 # ------------
 # The layers draw new numbers for each image of each batch, while the data is read. What they do
 # must keep the label: a turned hexagon is a hexagon, but a turned 6 is a 9. `training=True` says
-# that they are to change images at all; without it they return their input.
+# that they should change images at all; without it they return their input.
 
 augment = keras.layers.Pipeline(
     [

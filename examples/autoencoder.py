@@ -6,7 +6,7 @@ An autoencoder compresses digits to two numbers each; these numbers are a map of
 An encoder turns 64 pixels into 2 numbers, a decoder turns these back into pixels. Both are trained
 together to return their input. No labels are used: they only color the picture. The method is
 compared with PCA, the best linear compression.
-Shows: models inside models, training without labels, using the parts on their own.
+Shows: models inside models, training without labels, using the parts separately.
 
 Run: python examples/autoencoder.py [picture.png]
 """
@@ -33,7 +33,7 @@ x, x_test = (a.reshape(-1, 64).astype("float32") / 16 for a in (x, x_test))
 # %%
 # Encoder and decoder
 # -------------------
-# Each is a model of its own. The regularizer of the two numbers keeps the map compact.
+# Each is a separate model. The regularizer of the two numbers keeps the map compact.
 
 encoder = keras.Sequential(
     [

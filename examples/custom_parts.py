@@ -1,10 +1,10 @@
 """Custom layer, loss, metric and callback: quantile regression
 ============================================================
 
-A layer, a loss, a metric and a callback of one's own: how sure may one be of a forecast?
+A custom layer, loss, metric and callback: how sure may one be of a forecast?
 
 The data scatter more on the right than on the left. Instead of one curve the network gives three: a
-tenth of the points should lie below the first, half of them below the second, nine tenths below the
+tenth of the points should be below the first, half of them below the second, nine tenths below the
 third. The pinball loss demands that (Koenker and Bassett, Regression Quantiles, 1978).
 Shows: add_weight, a Loss, a Metric with state, a Callback, and that all of them go into a file and
 come back.
@@ -142,7 +142,7 @@ class Album(keras.callbacks.Callback):
 # %%
 # Training, and a file
 # --------------------
-# All four parts are used like those that kerasish brings. The saved model holds the layer and the
+# All four parts are used like those of kerasish. The saved model holds the layer and the
 # loss by their registered names, and is read back without more being said.
 
 model = keras.Sequential([keras.Input((1,)), Bumps(24), layers.Dense(len(SHARES))])
@@ -157,7 +157,7 @@ with tempfile.TemporaryDirectory() as folder:
 below = np.mean(y_test < again.predict(x_test, verbose=0), axis=0)
 print("new points below each curve, by the model read back from its file:")
 for share, result in zip(SHARES, below):
-    print(f"  wanted {share:.2f}   found {result:.2f}")
+    print(f"  expected {share:.2f}   measured {result:.2f}")
 
 # %%
 # The curves after 1, 10 and 100 epochs. Their distance follows the noise.
@@ -166,11 +166,11 @@ figure, axes = plt.subplots(1, 3, figsize=(12, 4), layout="constrained", sharey=
 for ax, (epoch, curves) in zip(axes, album.curves.items()):
     ax.scatter(x, y, s=4, color="gray", alpha=0.5)
     for curve, share in zip(curves.T, SHARES):
-        ax.plot(album.x, curve, label=f"{share:.0%} lie below")
+        ax.plot(album.x, curve, label=f"{share:.0%} are below")
     ax.set(title=f"epoch {epoch}", xlabel="x")
 axes[0].set_ylabel("y")
 axes[0].legend(loc="lower left", fontsize=8)
-figure.suptitle("Curves below which a tenth, half and nine tenths of the points are to lie")
+figure.suptitle("Curves below which a tenth, half and nine tenths of the points should be")
 
 picture = sys.argv[1] if len(sys.argv) > 1 else "custom_parts.png"
 figure.savefig(picture, dpi=110)

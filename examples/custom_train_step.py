@@ -1,7 +1,7 @@
 """Custom training step: adversarial training
 ==========================================
 
-A train_step of one's own: a network that learns from the images that fool it.
+A custom train_step: a network that learns from the images that fool it.
 
 Every network can be fooled: change each pixel a little, in the direction in which the loss grows,
 and it misreads digits that look the same to us (Goodfellow et al., Explaining and Harnessing
@@ -134,7 +134,7 @@ for (title, images, read), line in zip(rows, axes):
         ax.set_title(f"read {result}", fontsize=8, color=color)
         ax.set(xticks=[], yticks=[])
     line[0].set_ylabel(title, fontsize=8)
-figure.suptitle("Digits before and after small changes that are to fool a network")
+figure.suptitle("Digits before and after small changes that should fool a network")
 
 picture = sys.argv[1] if len(sys.argv) > 1 else "custom_train_step.png"
 figure.savefig(picture, dpi=110)

@@ -7,10 +7,10 @@ march nineteen hundred and ninety-seven" and "3 Mar 97" both become 1997-03-03.
 The dates have 7 to 60 letters. They go into `fit` as a list of sequences, which puts dates of
 similar length into a batch and pads little; the padding is masked. The decoder says year, month and
 day, each time attending to the letters that matter. Its vocabulary holds a word for every year,
-month and day. In training the loss compares the true word with a few drawn ones alone: sampled
+month and day. In training the loss compares the true word with only a few drawn ones: sampled
 softmax, which pays where vocabularies are large.
-Shows: sequences of different lengths, bidirectional layers, attention, a layer with a loss of its
-own, greedy decoding.
+Shows: sequences of different lengths, bidirectional layers, attention, a layer with its own
+loss, greedy decoding.
 
 Run: python examples/dates.py [picture.png]
 """

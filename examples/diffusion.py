@@ -120,7 +120,7 @@ rng = np.random.default_rng(0)
 
 
 def generate(digits: np.ndarray) -> np.ndarray:
-    """Return images (steps + 1, count, 64) of the wanted digits, from pure noise to the result."""
+    """Return images (steps + 1, count, 64) of the requested digits, from noise to the result."""
     images = [rng.normal(size=(len(digits), 64)).astype("float32")]
     for step in range(STEPS - 1, -1, -1):
         steps = np.full(len(digits), step, "int32")
@@ -155,7 +155,7 @@ variety = {
 }
 _, accuracy = classifier.evaluate(x_test, y_test, verbose=0)
 print(f"real held-out digits, read correctly: {accuracy:.3f}")
-print(f"generated digits, read as wanted:     {np.mean(read == asked):.3f}")
+print(f"generated digits, read as requested:  {np.mean(read == asked):.3f}")
 print(f"variety of real digits:      {variety['real']:.2f}")
 print(f"variety of generated digits: {variety['generated']:.2f}")
 
@@ -175,10 +175,10 @@ at = [0, 40, 60, 70, 80, 90, 95, 100]
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.9), layout="constrained")
 left.imshow(tile(course[at][:, ::50]), cmap="gray_r", vmin=-1, vmax=1)
 left.set_yticks([10 * i + 4.5 for i in range(len(at))], at)
-left.set(title="From noise to digits", xlabel="wanted digit", ylabel="denoising steps")
+left.set(title="From noise to digits", xlabel="requested digit", ylabel="denoising steps")
 results = drawn.reshape(10, 50, 64)[:, 1:9].transpose(1, 0, 2)
 right.imshow(tile(results), cmap="gray_r", vmin=-1, vmax=1)
-right.set(title="Generated digits", xlabel="wanted digit", yticks=[])
+right.set(title="Generated digits", xlabel="requested digit", yticks=[])
 for ax in (left, right):
     ax.set_xticks([10 * i + 4.5 for i in range(10)], list(range(10)))
 

@@ -100,7 +100,7 @@ base = make_base(str(files / "pretrained.weights.h5"))
 base.trainable = False
 model = keras.Sequential([base, layers.Dense(10)])
 train(model, new, y, 0.005, 1)
-print(f"new last layer alone: {accuracy(model, new_test):.3f}")
+print(f"new last layer only: {accuracy(model, new_test):.3f}")
 
 # %%
 # LoRA

@@ -3,11 +3,11 @@
 
 Two networks play against each other: one draws digits, the other tells them from real ones.
 
-The generator turns noise and a wanted digit into an image. The discriminator gets images with their
-digits and says which ones are real (Goodfellow et al., 2014; Mirza and Osindero, 2014, for the
-condition). Each learns from the other. At the end the generator draws any digit on demand.
+The generator turns noise and a requested digit into an image. The discriminator gets images with
+their digits and says which ones are real (Goodfellow et al., 2014; Mirza and Osindero, 2014, for
+the condition). Each learns from the other. At the end the generator draws any digit on demand.
 Shows: a model of two networks, train_step with two optimizers, GradientTape, compile with more
-arguments, metrics of one's own, judging generated images by a classifier.
+arguments, custom metrics, judging generated images by a classifier.
 
 Run: python examples/gan.py [picture.png]
 """
@@ -36,7 +36,7 @@ NOISE = 32
 
 (x, y), (x_test, y_test) = keras.datasets.digits.load_data()
 x, x_test = (a.reshape(-1, 64).astype("float32") / 8 - 1 for a in (x, x_test))
-wanted = np.eye(10, dtype="float32")[y]
+labels = np.eye(10, dtype="float32")[y]
 
 # %%
 # The two networks
@@ -96,7 +96,7 @@ class GAN(keras.Model):
         self.judge = loss
 
     def call(self, digits):
-        """Return images of the wanted digits (one-hot rows)."""
+        """Return images of the requested digits (one-hot rows)."""
         noise = keras.random.normal((ops.shape(digits)[0], NOISE), seed=self.seeds)
         return self.generator(ops.concatenate([noise, digits], axis=1), training=False)
 
@@ -145,7 +145,7 @@ shown = {0: generator.predict(fixed, verbose=0)}
 done = 0
 for epochs in (5, 10, 20, 40, 80, 140, 200):
     history = gan.fit(
-        x, wanted, batch_size=64, initial_epoch=done, epochs=epochs, verbose=0
+        x, labels, batch_size=64, initial_epoch=done, epochs=epochs, verbose=0
     ).history
     losses = ", ".join(f"{name} {values[-1]:.2f}" for name, values in history.items())
     print(f"after {epochs:>3} epochs, losses: {losses}")
@@ -155,10 +155,10 @@ for epochs in (5, 10, 20, 40, 80, 140, 200):
 # %%
 # How good are they?
 # ------------------
-# A classifier, trained on the real images, reads 1,000 generated ones. If it sees the wanted digit,
-# the image can be read. How much the images of a digit differ from each other (their standard
-# deviation) is compared with that of real ones: a generator that draws one image per digit would
-# also be read well.
+# A classifier, trained on the real images, reads 1,000 generated ones. If it sees the requested
+# digit, the image can be read. How much the images of a digit differ from each other (their
+# standard deviation) is compared with that of real ones: a generator that draws one image per
+# digit would also be read well.
 
 classifier = keras.Sequential([layers.Dense(128, activation="relu"), layers.Dense(10)])
 loss = keras.losses.SparseCategoricalCrossentropy(from_logits=True)
@@ -173,7 +173,7 @@ variety = {
 }
 _, accuracy = classifier.evaluate(x_test, y_test, verbose=0)
 print(f"real held-out digits, read correctly: {accuracy:.3f}")
-print(f"generated digits, read as wanted:     {np.mean(read == asked):.3f}")
+print(f"generated digits, read as requested:  {np.mean(read == asked):.3f}")
 print(f"variety of real digits:      {variety['real']:.2f}")
 print(f"variety of generated digits: {variety['generated']:.2f}")
 
@@ -192,11 +192,11 @@ def tile(images: np.ndarray, rows: int) -> np.ndarray:
 figure, (left, right) = plt.subplots(1, 2, figsize=(11, 4.9), layout="constrained")
 left.imshow(tile(np.concatenate(list(shown.values())), len(shown)), cmap="gray_r")
 left.set_yticks([10 * i + 4.5 for i in range(len(shown))], list(shown))
-left.set(title="The same noise during the training", xlabel="wanted digit", ylabel="epochs")
+left.set(title="The same noise during the training", xlabel="requested digit", ylabel="epochs")
 right.imshow(
     tile(drawn.reshape(10, 100, 64)[:, : len(shown)].transpose(1, 0, 2), len(shown)), cmap="gray_r"
 )
-right.set(title="Generated digits", xlabel="wanted digit", yticks=[])
+right.set(title="Generated digits", xlabel="requested digit", yticks=[])
 for ax in (left, right):
     ax.set_xticks([10 * i + 4.5 for i in range(10)], list(range(10)))
 

@@ -58,9 +58,9 @@ def make_model(trial: optuna.trial.BaseTrial) -> keras.Model:
 # Pruning
 # -------
 # A callback reports each epoch. If the pruner says so, it raises the exception that marks the trial
-# as pruned; it ends `fit`, and Optuna goes on with the next trial. (With `import kerasish.as_keras`
-# as a program's first import, `KerasPruningCallback` of the package optuna-integration does the
-# same.)
+# as pruned; it ends `fit`, and Optuna continues with the next trial. (With
+# `import kerasish.as_keras` as a program's first import, `KerasPruningCallback` of
+# the package optuna-integration does the same.)
 
 
 class Pruning(keras.callbacks.Callback):

@@ -36,7 +36,7 @@ keras.utils.set_random_seed(0)
 # The data
 # --------
 # 30,000 generated payments of 12 features. The split keeps the share of fraud equal in all parts:
-# with few positives, chance alone could leave a part with too few of them.
+# with few positives, chance could leave a part with too few of them.
 
 x, y = make_classification(
     30_000, n_features=12, n_informative=6, n_redundant=2, n_clusters_per_class=3,

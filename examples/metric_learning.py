@@ -8,7 +8,7 @@ A classifier knows only the classes of its training. Here a network turns each i
 (an embedding) instead, and training moves the vectors of equal digits together and those of
 different digits apart. It learns from the digits 0 to 6. Then it searches among the digits 7 to 9:
 the nearest neighbors of an image should show the same digit.
-Shows: a loss of one's own over all pairs of a batch, embeddings of length 1, nearest neighbors,
+Shows: a custom loss over all pairs of a batch, embeddings of length 1, nearest neighbors,
 classes that are not in the training.
 
 Run: python examples/metric_learning.py [picture.png]
@@ -37,8 +37,8 @@ keras.utils.set_random_seed(0)
 # --------
 # All images of 0 to 6 are for training, all of 7 to 9 for the test. Each is moved at random within
 # a larger frame, and gets some noise: the distance of pixels does not see that a moved digit is the
-# same. Training images turned by 90, 180 and 270 degrees count as digits of their own. The more
-# classes a network has to tell apart, the better its embeddings suit new ones.
+# same. Training images turned by 90, 180 and 270 degrees count as separate digits. The more
+# classes a network has to distinguish, the better its embeddings suit new ones.
 
 rng = np.random.default_rng(0)
 (x, y), (x_rest, y_rest) = keras.datasets.digits.load_data()

@@ -6,7 +6,7 @@ Define-by-run: a small robot learns the way through a maze, by trial and error.
 No model, no compile, no fit: tensors, a loss, backward(), and an optimizer. Each game starts at a
 random place, so that the robot gets to know the whole maze. Every step is plain
 Python, with its ifs and loops, and could be stopped with pdb. The network guesses, for a place and
-each of four moves, how much reward is still to come; the robot mostly does what looks best.
+each of four moves, the future reward; the robot mostly does what looks best.
 (Watkins, Learning from Delayed Rewards, 1989; Mnih et al., Playing Atari, 2013, for the memory.)
 Shows: Variables, ops, backward, no_gradient, optimizers by themselves.
 

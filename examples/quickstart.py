@@ -3,8 +3,8 @@
     python examples/quickstart.py
 
 Everything it writes goes to quickstart_output/ (--output changes that). It trains a small
-convolutional network on scikit-learn's 1,797 digits (no download) in a process of its own, kills
-that process in the middle, as a power cut would, and goes on from the last backup. Then it
+convolutional network on scikit-learn's 1,797 digits (no download) in a separate process, kills
+that process in the middle, as a power cut would, and continues from the last backup. Then it
 measures the best model on digits held out from the start, searches the settings of a smaller
 network with scikit-learn's GridSearchCV, and draws what happened. The exit status is 0 if more
 than 97 % of the held-out digits were recognized.
@@ -192,7 +192,7 @@ def clean(output: Path) -> None:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--output", type=Path, default=Path("quickstart_output"))
-    parser.add_argument("--train", action="store_true", help="only train, or go on training")
+    parser.add_argument("--train", action="store_true", help="only train, or continue the training")
     arguments = parser.parse_args()
     output = arguments.output
     if arguments.train:

@@ -5,7 +5,7 @@ An encoder and a decoder turn words around: "python" becomes "nohtyp".
 
 The encoder LSTM reads a word and leaves its two states, all that is known of the word; the decoder
 LSTM starts from them and spells the word backwards. In training the decoder gets the letters
-before the one it has to guess; afterwards it has to go by its own. The words are those of Python's
+before the one it has to guess; afterwards it reads its own. The words are those of Python's
 manual and made-up ones, cut into training words and others never seen.
 Shows: functional models, states handed from layer to layer, masks, greedy decoding.
 

@@ -6,7 +6,7 @@ A U-Net decides for each pixel of an image whether it belongs to a nucleus.
 The images are generated: blurred nuclei of different brightness on a background that is uneven and
 noisy. So no single brightness separates nuclei from background. A U-Net (Ronneberger et al., 2015)
 first halves the resolution twice, which lets it see a larger surrounding, and then goes back to
-full resolution. Skip connections bring the details of the first half to the second.
+full resolution. Skip connections pass the details of the first half to the second.
 Shows: Conv2D, Conv2DTranspose, skip connections, a loss for each pixel with an overlap term, IoU.
 
 Run: python examples/segmentation_unet.py [picture.png]

@@ -7,7 +7,7 @@ A small grammar makes film reviews with their syntax trees: "not", "hardly" and 
 meaning of a part around, "very" makes it stronger, and after "but" the second half counts. A tree
 LSTM joins the states of two parts to that of the whole. `kerasish.fold.Folded` runs it for a batch
 of different trees at once: all joins at the same depth are one product. A network that only adds up
-words is trained beside it.
+words is trained for comparison.
 Shows: Folded, a cell with two states, fit on lists of trees, results for every part of a tree.
 
 Run: python examples/sentiment_trees.py [picture.png]

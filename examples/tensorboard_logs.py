@@ -40,7 +40,7 @@ x, x_test = (a.reshape(-1, 64).astype("float32") / 16 for a in (x, x_test))
 # %%
 # Training with the callback
 # --------------------------
-# Each run gets a folder of its own; its name is the name of its curves. `histogram_freq=1` writes
+# Each run gets its own folder; its name is the name of its curves. `histogram_freq=1` writes
 # the distribution of the weights after each epoch, `update_freq=10` the loss of every tenth batch.
 # `hparams` are the settings by which TensorBoard's page HPARAMS compares runs.
 

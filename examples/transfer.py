@@ -6,7 +6,7 @@ few.
 
 A network learns the ten digits from 1,437 clean images. Then there is a second scanner. Its images
 are pale, striped and noisy, and only three of each digit are labeled. Four ways are compared:
-a network that learns from these 30 alone; the old one as it is; its convolutions, frozen, below a
+a network that learns only from these 30; the old one as it is; its convolutions, frozen, below a
 new last layer; and all of it, trained further at a small rate.
 Shows: using a part of a model in another one, get_weights and set_weights, trainable = False,
 fine-tuning at a small rate.
@@ -50,7 +50,7 @@ new, new_test = scan_badly(x), scan_badly(x_test)
 # %%
 # Features and a last layer
 # -------------------------
-# The convolutions are a model of their own, which turns images into features. A classifier is this
+# The convolutions are a separate model, which turns images into features. A classifier is this
 # model with a last layer. So the features can be used in several classifiers.
 
 
@@ -103,7 +103,7 @@ for _ in range(DRAWS):
     few = np.concatenate(
         [rng.choice(np.flatnonzero(y == digit), FEW, replace=False) for digit in range(10)]
     )
-    alone = add_last_layer(make_features(), 0.003)
+    few_only = add_last_layer(make_features(), 0.003)
 
     frozen = make_features(known)
     frozen.trainable = False
@@ -114,7 +114,7 @@ for _ in range(DRAWS):
 
     ways = {
         "the old network as it is": old,
-        "from the few alone": alone,
+        "from the few images only": few_only,
         "frozen, new last layer": new_last,
         "all of it, small rate": tuned,
     }

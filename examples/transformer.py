@@ -58,7 +58,7 @@ train, test = lines[:9000], lines[9000:]
 # ---------
 # A block lets each place look at the places before it (attention), and then computes at each place
 # by itself (two dense layers). Both add to the block's input. The causal mask hides the places that
-# follow: they are what is to be predicted.
+# follow: they must be predicted.
 
 WIDTH, HEADS, BLOCKS = 64, 4, 2
 

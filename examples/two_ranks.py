@@ -3,7 +3,7 @@
 
 Data-parallel training gives the same curve on one process and on two.
 
-Alone it trains in one process; `python -m kerasish.launch -n 2 examples/two_ranks.py` trains on
+By itself it trains in one process; `python -m kerasish.launch -n 2 examples/two_ranks.py` trains on
 two. With the same number of shards both print the same numbers, to the last digit.
 """
 

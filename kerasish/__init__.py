@@ -1,4 +1,4 @@
-"""kerasish: Keras's words on two engines of its own. The public names, nothing else."""
+"""kerasish: Keras 3's API on two engines of its own. The public names, nothing else."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from kerasish.unsupported import explain as _explain
 
 __version__ = "0.1.0"
 
-# What computing with tensors does not need, and modules that bring a heavy package along.
+# What computing with tensors does not need, and modules that import a heavy package.
 if TYPE_CHECKING:
     from kerasish import activations as activations
     from kerasish import applications as applications

@@ -24,7 +24,7 @@ import kerasish
 # What `keras.__version__` says: libraries ask it which interface they meet.
 KERAS_VERSION = "3.15.1"
 ROOTS = ("keras", "tf_keras", "tensorflow.keras")
-# Keras's public modules; those of PACKAGES have public modules of their own.
+# Keras's public modules; those of PACKAGES have public submodules.
 MODULES = frozenset(
     (
         "activations", "applications", "backend", "callbacks", "config", "constraints", "datasets",
@@ -50,7 +50,7 @@ SOURCE_MODULES = frozenset(
         "torch torch_utils traceback_utils tracking trainer variables wrapper"
     ).split()
 )
-# Modules of TensorFlow besides `keras`: name -> what stands for it.
+# Modules of TensorFlow other than `keras`: name -> its replacement.
 TENSORFLOW = {
     "tensorflow": {
         "GradientTape": "GradientTape",
@@ -82,7 +82,7 @@ class AliasModule(ModuleType):
     Args:
         name: the name in `sys.modules`.
         targets: the modules of kerasish to look in, in this order.
-        deep: whether it stands for a module of Keras's implementation.
+        deep: whether it replaces a module of Keras's implementation.
     """
 
     def __init__(self, name: str, targets: Sequence[str], deep: bool = False) -> None:
@@ -119,8 +119,8 @@ class AliasModule(ModuleType):
             return str(error)
         what = "public name" if self._deep else "name"
         return (
-            f"{self.__name__}.{name}: kerasish has no {what} {name!r} there. kerasish stands in "
-            f"for {self.__name__.partition('.')[0]} here; see its page 'Coming from Keras', or run "
+            f"{self.__name__}.{name}: kerasish has no {what} {name!r} there. kerasish replaces "
+            f"{self.__name__.partition('.')[0]} here; see its page 'Coming from Keras', or run "
             "the program without kerasish.as_keras."
         )
 
@@ -153,9 +153,9 @@ class TensorFlowModule(ModuleType):
         if name.startswith("__") and name != "__version__":
             raise AttributeError(f"module {self.__name__!r} has no attribute {name!r}")
         near = kerasish.random if self.__name__ == "tensorflow.random" else kerasish.ops
-        hint = f"; {near.__name__}.{name} may serve" if hasattr(near, name) else ""
+        hint = f"; try {near.__name__}.{name}" if hasattr(near, name) else ""
         raise AttributeError(
-            f"{self.__name__}.{name}: kerasish stands in for tf.keras and tf.data, not for the "
+            f"{self.__name__}.{name}: kerasish replaces tf.keras and tf.data, not the "
             f"rest of TensorFlow{hint}."
         )
 
@@ -175,14 +175,14 @@ class AliasFinder(MetaPathFinder, Loader):
             return None
         if fullname not in TENSORFLOW and not _targets_of(fullname):
             raise ModuleNotFoundError(
-                f"No module named {fullname!r}: kerasish stands in for the public modules of "
-                "Keras 3, for keras.src and for tf.keras, and has no such module.",
+                f"No module named {fullname!r}: kerasish replaces the public modules of "
+                "Keras 3, keras.src and tf.keras, and has no such module.",
                 name=fullname,
             )
         return ModuleSpec(fullname, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """Return the module that stands for Keras's."""
+        """Return the module that replaces Keras's."""
         if spec.name in TENSORFLOW:
             return TensorFlowModule(spec.name)
         return AliasModule(spec.name, _targets_of(spec.name), deep="src" in spec.name.split("."))
@@ -221,7 +221,7 @@ def _keras_version() -> str:
 
 
 def _targets_of(fullname: str) -> tuple[str, ...]:
-    """Return the modules of kerasish that a module of Keras's name looks in; (): there is none."""
+    """Return the modules of kerasish that a module with Keras's name searches; (): none."""
     root = next((r for r in ROOTS if f"{fullname}.".startswith(f"{r}.")), None)
     if root is None:
         return ()

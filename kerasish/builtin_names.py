@@ -45,7 +45,7 @@ class Builtins(MutableMapping[str, Any]):
         self._values[name] = value
 
     def __delitem__(self, name: str) -> None:
-        """Forget a name."""
+        """Remove a name."""
         del self._values[name]
 
     def __contains__(self, name: object) -> bool:

@@ -116,7 +116,7 @@ def image_data_format() -> str:
 
 
 def set_image_data_format(data_format: str) -> None:
-    """Set where the channels of images stand.
+    """Set the place of the channels of images.
 
     Args:
         data_format: "channels_last" or "channels_first".
@@ -142,7 +142,7 @@ def standardize_data_format(data_format: str | None) -> str:
 
 
 def backend() -> str:
-    """Return the name of the backend that runs models: "eager", "static", or a package's own.
+    """Return the name of the backend that runs models: "eager", "static", or that of a package.
 
     Example:
         >>> import kerasish
@@ -176,7 +176,7 @@ def set_backend(backend: str) -> None:
 
 
 def keep_dtype_policy(read: Callable[[], Any], write: Callable[[Any], None]) -> None:
-    """Let `dtype_policy` and `set_dtype_policy` call the module that knows dtype policies."""
+    """Let `dtype_policy` and `set_dtype_policy` call the module of dtype policies."""
     _Settings.read_policy = staticmethod(read)
     _Settings.write_policy = staticmethod(write)
 
@@ -377,7 +377,7 @@ def set_max_steps_per_epoch(max_steps_per_epoch: int | None) -> None:
 
 
 def set_threads(threads: int | None) -> None:
-    """Let the CPU engine use `threads` threads, 1 or more (None: as many as there are).
+    """Let the CPU engine use `threads` threads, 1 or more (None: all that there are).
 
     Args:
         threads: a number >= 1, or None.
@@ -437,7 +437,7 @@ def set_optimize(level: str) -> None:
     """Set how the static engine compiles steps from now on.
 
     Args:
-        level: "fast_run" (every pass, fused loops), "fast_compile" (the cheap passes alone, for
+        level: "fast_run" (every pass, fused loops), "fast_compile" (only the cheap passes, for
             steps that run a few times) or "none" (the graph as it was traced). KERASISH_OPTIMIZE
             sets it from outside.
 

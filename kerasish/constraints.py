@@ -72,8 +72,8 @@ class MaxNorm(Constraint):
     def __call__(self, w: TensorLike) -> Tensor:
         w = ops.convert_to_tensor(w)
         norms = _norms(w, self.axis)
-        wanted = ops.clip(norms, 0.0, self.max_value)
-        return ops.multiply(w, ops.divide(wanted, ops.add(norms, config.epsilon())))
+        target = ops.clip(norms, 0.0, self.max_value)
+        return ops.multiply(w, ops.divide(target, ops.add(norms, config.epsilon())))
 
 
 class MinMaxNorm(Constraint):
@@ -103,8 +103,8 @@ class MinMaxNorm(Constraint):
         w = ops.convert_to_tensor(w)
         norms = _norms(w, self.axis)
         bounded = ops.clip(norms, self.min_value, self.max_value)
-        wanted = ops.add(ops.multiply(bounded, self.rate), ops.multiply(norms, 1 - self.rate))
-        return ops.multiply(w, ops.divide(wanted, ops.add(norms, config.epsilon())))
+        target = ops.add(ops.multiply(bounded, self.rate), ops.multiply(norms, 1 - self.rate))
+        return ops.multiply(w, ops.divide(target, ops.add(norms, config.epsilon())))
 
 
 class NonNeg(Constraint):

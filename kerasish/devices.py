@@ -1,6 +1,6 @@
-"""Devices: where numbers lie, which device is current, and how arrays get there.
+"""Devices: where arrays are stored, which device is current, and how arrays get there.
 
-An op runs where its data lies: on the GPU of the first input that lies on one, else on the current
+An op runs where its data is: on the GPU of the first input that is on one, else on the current
 device. The current device is that of the innermost `device` block, else that of `set_device`, else
 KERASISH_DEVICE's, else the CPU. A GPU that is not asked for is named in one warning and not used.
 """
@@ -45,14 +45,14 @@ class Device:
 
 CPU = Device("cpu")
 SMALL = 64  # bytes: arrays up to this size are taken for constants
-# Bytes: arrays up to this size that an op makes of numbers alone are kept as constants on a GPU.
+# Bytes: arrays up to this size that an op makes only of numbers are kept as constants on a GPU.
 MOST_CREATED = 4096
 
 
 class _State:
     chosen: Device | None = None  # by set_device
     automatic: Device | None = None  # found when first asked for
-    accelerated = False  # whether anything may lie on a GPU; until then no code checks
+    accelerated = False  # whether anything may be on a GPU; until then no code checks
 
 
 device_here: contextvars.ContextVar[Device | None] = contextvars.ContextVar("device", default=None)
@@ -89,7 +89,7 @@ def set_device(name: str) -> None:
     """Make `name` the current device of the process: "cpu", "gpu:0"; None: KERASISH_DEVICE's
     again, or the CPU.
 
-    Variables that lie elsewhere move when a step next needs them.
+    Variables that are elsewhere move when a step next needs them.
 
     Args:
         name: "cpu", "gpu:0" and so on; None: the choice made at the start.
@@ -131,15 +131,15 @@ def device(device_name: str | Device) -> Iterator[Device]:
 
 
 def is_accelerated() -> bool:
-    """Return whether anything may lie on a GPU."""
+    """Return whether anything may be on a GPU."""
     return _State.accelerated
 
 
-def _usable(wanted: Device) -> Device:
-    if wanted.kind != "cpu":
-        array_module(wanted)
+def _usable(target: Device) -> Device:
+    if target.kind != "cpu":
+        array_module(target)
         _State.accelerated = True
-    return wanted
+    return target
 
 
 def _find_automatic() -> Device:
@@ -208,45 +208,45 @@ def _has_driver() -> bool:
 _working: set[tuple[Any, int]] = set()  # (module, number) of the devices that have been tried
 
 
-def array_module(wanted: Device) -> ArrayModule:
+def array_module(target: Device) -> ArrayModule:
     """Return NumPy for the CPU, CuPy for a GPU.
 
     Raises:
         DeviceError: the device cannot be used; the message says why.
     """
-    if wanted.kind == "cpu":
+    if target.kind == "cpu":
         return np
     try:
         cupy = importlib.import_module("cupy")
     except Exception as error:  # a damaged installation raises what it likes
         raise DeviceError(
-            f"{wanted} needs CuPy, which cannot be imported ({error}): install the extra gpu13 or "
+            f"{target} needs CuPy, which cannot be imported ({error}): install the extra gpu13 or "
             "gpu12, for CUDA 13 or 12."
         ) from error
-    if (cupy, wanted.index) not in _working:
-        _try_out(cupy, wanted)
-        _working.add((cupy, wanted.index))
+    if (cupy, target.index) not in _working:
+        _try_out(cupy, target)
+        _working.add((cupy, target.index))
     return cupy
 
 
-def _try_out(cupy: ArrayModule, wanted: Device) -> None:
+def _try_out(cupy: ArrayModule, target: Device) -> None:
     try:
         count = cupy.cuda.runtime.getDeviceCount()
-        if wanted.index >= count:
-            raise DeviceError(f"{wanted} does not exist: {count} GPUs are visible to CUDA.")
-        with cupy.cuda.Device(wanted.index):
+        if target.index >= count:
+            raise DeviceError(f"{target} does not exist: {count} GPUs are visible to CUDA.")
+        with cupy.cuda.Device(target.index):
             # A sum has to be compiled: that, too, fails where CUDA is there in part only.
             result = (cupy.zeros(1, "float32") + 1).get()[0]
         if result != 1:
-            raise DeviceError(f"{wanted} cannot be used: it says that 0 + 1 is {result}.")
+            raise DeviceError(f"{target} cannot be used: it says that 0 + 1 is {result}.")
     except DeviceError:
         raise
     except Exception as error:
-        raise DeviceError(f"{wanted} cannot be used: {error}") from error
+        raise DeviceError(f"{target} cannot be used: {error}") from error
 
 
 def place_of(array: Array) -> Device:
-    """Return the device on which an array of NumPy or CuPy lies.
+    """Return the device of an array of NumPy or CuPy.
 
     Example:
         >>> import numpy
@@ -257,21 +257,21 @@ def place_of(array: Array) -> Device:
     return CPU if number is None else Device("gpu", number)
 
 
-def place(array: Array, wanted: Device) -> Array:
-    """Return the array's numbers on a device: the array itself if it lies there already."""
-    if place_of(array) == wanted:
+def place(array: Array, target: Device) -> Array:
+    """Return the array's numbers on a device: the array itself if it is there already."""
+    if place_of(array) == target:
         return array
-    if wanted.kind == "cpu":
+    if target.kind == "cpu":
         return array.get()
-    cupy = array_module(wanted)
+    cupy = array_module(target)
     _State.accelerated = True
-    said = explaining_memory_errors(lambda: f"{array.dtype}{list(array.shape)}", wanted)
-    with said, cupy.cuda.Device(wanted.index):
+    said = explaining_memory_errors(lambda: f"{array.dtype}{list(array.shape)}", target)
+    with said, cupy.cuda.Device(target.index):
         return cupy.asarray(array)
 
 
 def copied(array: Array) -> Array:
-    """Return the array's numbers in memory of their own, where the array lies."""
+    """Return a copy of the array, on its device."""
     place = place_of(array)
     if place.kind == "cpu":
         return array.copy()
@@ -283,7 +283,7 @@ _GPUS = (2, 13)  # DLPack's numbers of CUDA's memory, and of memory that CUDA sh
 
 
 def lies_on_gpu(x: object) -> bool:
-    """Return whether x is an array that lies on a GPU, of whatever library."""
+    """Return whether x is an array on a GPU, of any library."""
     if isinstance(x, np.ndarray):
         return False
     if hasattr(x, "__dlpack_device__"):
@@ -299,7 +299,7 @@ def adopt(array: Array) -> Array:
         return array
     if hasattr(array, "detach"):  # torch hands out no tensor that its gradients reach
         array = array.detach()
-    # DLPack first: the other way knows no bfloat16.
+    # DLPack first: the other way does not support bfloat16.
     by_dlpack = hasattr(array, "__dlpack__")
     return cupy.from_dlpack(array) if by_dlpack else cupy.asarray(array)
 
@@ -327,11 +327,11 @@ def set_memory_limit(limit: float | None, name: str | None = None) -> None:
             "set_memory_limit: expected bytes as an int, a fraction in (0, 1] or None, "
             f"got {limit!r}."
         )
-    wanted = current() if name is None else parse(name)
-    if wanted.kind == "cpu":
+    target = current() if name is None else parse(name)
+    if target.kind == "cpu":
         raise ValueError("set_memory_limit: the CPU's memory has no limit here; name a GPU.")
-    cupy = array_module(wanted)
-    with cupy.cuda.Device(wanted.index):
+    cupy = array_module(target)
+    with cupy.cuda.Device(target.index):
         pool = cupy.get_default_memory_pool()
         if limit is None:
             pool.set_limit(size=0)
@@ -342,7 +342,7 @@ def set_memory_limit(limit: float | None, name: str | None = None) -> None:
 
 
 @contextmanager
-def explaining_memory_errors(what: Callable[[], str], wanted: Device) -> Iterator[None]:
+def explaining_memory_errors(what: Callable[[], str], target: Device) -> Iterator[None]:
     """Turn CuPy's error for want of memory into one that says what is used and free.
 
     Args:
@@ -357,11 +357,11 @@ def explaining_memory_errors(what: Callable[[], str], wanted: Device) -> Iterato
     except RuntimeError as error:
         if not is_fault(error):
             raise
-        raise DeviceError(fault(what(), wanted, error)) from error
+        raise DeviceError(fault(what(), target, error)) from error
     except MemoryError as error:
         if type(error).__name__ != "OutOfMemoryError":
             raise
-        raise DeviceMemoryError(out_of_memory(what(), wanted, error)) from error
+        raise DeviceMemoryError(out_of_memory(what(), target, error)) from error
 
 
 def is_fault(error: Exception) -> bool:
@@ -369,31 +369,31 @@ def is_fault(error: Exception) -> bool:
     return type(error).__name__ in ("CUDARuntimeError", "CUDADriverError")
 
 
-def fault(what: str, wanted: Device, error: Exception) -> str:
-    """Return what is said when a call of CUDA fails: the launch that is meant may be another."""
+def fault(what: str, target: Device, error: Exception) -> str:
+    """Return the message for a failed call of CUDA: an earlier launch may be the cause."""
     return (
-        f"{what} on {wanted}: {error} Launches are not waited for, so an earlier one may be meant, "
-        "and after a fault every later call of the process fails likewise. With "
+        f"{what} on {target}: {error} Launches are not waited for, so an earlier one may be meant, "
+        "and after a fault every later call of the process fails, too. With "
         "CUDA_LAUNCH_BLOCKING=1 in the environment the launch that is meant raises itself."
     )
 
 
-def out_of_memory(what: str, wanted: Device, error: Exception) -> str:
-    """Return what is said when a GPU's memory did not do: asked, used, free."""
-    known = memory(wanted)
+def out_of_memory(what: str, target: Device, error: Exception) -> str:
+    """Return the message for too little GPU memory: requested, used, free."""
+    known = memory(target)
     numbers = ", ".join(f"{name} {count / 2**20:,.1f} MiB" for name, count in known.items())
     return (
-        f"{what}: out of memory on {wanted} ({numbers}): {error} Use smaller batches, free models "
+        f"{what}: out of memory on {target} ({numbers}): {error} Use smaller batches, free models "
         "and tensors, or raise kerasish.config.set_memory_limit."
     )
 
 
-def memory(wanted: Device) -> dict[str, int]:
+def memory(target: Device) -> dict[str, int]:
     """Return a GPU's memory in bytes: `used` by tensors, `kept` for new ones, `free`, `total`."""
-    if wanted.kind == "cpu" or "cupy" not in sys.modules:
+    if target.kind == "cpu" or "cupy" not in sys.modules:
         return {}
-    cupy = array_module(wanted)
-    with cupy.cuda.Device(wanted.index):
+    cupy = array_module(target)
+    with cupy.cuda.Device(target.index):
         free, total = cupy.cuda.runtime.memGetInfo()
         pool = cupy.get_default_memory_pool()
         return {

@@ -60,7 +60,7 @@ class Cluster(NamedTuple):
 
 Part: TypeAlias = "Box | Arrow | Cluster"
 
-# Attributes of all boxes: the text brings its own frame.
+# Attributes of all boxes: the text has its own frame.
 BOXES = {"shape": "plaintext", "fontname": '"Helvetica"'}
 
 
@@ -122,7 +122,7 @@ def ranks(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> list[list[Box]]:
     for arrow in arrows:
         sources[arrow.end].append(arrow.start)
     depth = dict.fromkeys(sources, 0)
-    for _ in boxes:  # one pass where sources stand before targets, else at most one per box
+    for _ in boxes:  # one pass where sources precede targets, else at most one per box
         before = dict(depth)
         for number, above in sources.items():
             depth[number] = 1 + max((depth[s] for s in above), default=-1)
@@ -134,11 +134,11 @@ def ranks(boxes: Sequence[Box], arrows: Sequence[Arrow]) -> list[list[Box]]:
     place = {box.number: i for row in rows for i, box in enumerate(row)}
     for row in rows:
 
-        def wanted(box: Box) -> float:
+        def center(box: Box) -> float:
             near = [place[s] for s in sources[box.number]]
             return sum(near) / len(near) if near else place[box.number]
 
-        row.sort(key=wanted)
+        row.sort(key=center)
         place.update((box.number, i) for i, box in enumerate(row))
     return rows
 

@@ -92,8 +92,8 @@ class QuantizedDTypePolicy(DTypePolicy):
     """The policy of a layer with quantized weights.
 
     Args:
-        mode: "int8", or "int4" for one scale a column; the subclasses serve the other modes.
-        source_name: the policy before the quantization, which the compute dtype comes from; None:
+        mode: "int8", or "int4" for one scale per column; subclasses are for the other modes.
+        source_name: the policy before the quantization, which sets the compute dtype; None:
             that of the process.
 
     Raises:
@@ -130,20 +130,20 @@ class QuantizedDTypePolicy(DTypePolicy):
         return {"mode": self._name.partition("_from_")[0], "source_name": self.source_name}
 
     def _read_numbers(self, mode: str, parts: tuple[str, ...]) -> list[int]:
-        """Return the whole numbers after the mode's name.
+        """Return the integers after the mode's name.
 
         Args:
             mode: such as "gptq/4/128".
             parts: its parts: the name, then what the numbers are called.
         """
         given = mode.split("/")
-        wanted = "/".join((parts[0], *(f"<{part}>" for part in parts[1:])))
+        form = "/".join((parts[0], *(f"<{part}>" for part in parts[1:])))
         numbers: list[int] = []
         if len(given) == len(parts) and given[0] == parts[0]:
             numbers = [int(n) for n in given[1:] if n.removeprefix("-").isdecimal()]
         if len(numbers) != len(parts) - 1:
             raise ValueError(
-                f"{type(self).__name__}: mode is {wanted!r} with whole numbers, got {mode!r}."
+                f"{type(self).__name__}: mode is {form!r} with integers, got {mode!r}."
             )
         if numbers[-1] < -1 or numbers[-1] == 0:
             raise ValueError(
@@ -173,7 +173,7 @@ class QuantizedFloat8DTypePolicy(QuantizedDTypePolicy):
         super().__init__(mode, source_name)
         if not isinstance(amax_history_length, int):
             raise TypeError(
-                "QuantizedFloat8DTypePolicy: amax_history_length is a whole number, got "
+                "QuantizedFloat8DTypePolicy: amax_history_length is an integer, got "
                 f"{amax_history_length!r}."
             )
         self.amax_history_length = amax_history_length

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 class ShapeError(ValueError):
-    """Shapes do not fit; the message names the op or layer, what was expected and what came."""
+    """Shapes do not fit; the message names the op or layer, and what was expected and given."""
 
 
 class ScalarError(ShapeError, TypeError):
@@ -30,11 +30,11 @@ class TraceError(TypeError, ValueError):
 
 
 class NumberAskedError(TraceError):
-    """Python asked a value of a trace for its number, and the trace cannot know it."""
+    """Python asked a value of a trace for its number, which a trace does not have."""
 
 
 class AdviceWarning(UserWarning):
-    """A likely mistake in how a model is made or trained; training goes on."""
+    """A likely mistake in how a model is built or trained; training continues."""
 
 
 class UnknownNameError(ValueError):
@@ -107,7 +107,7 @@ def is_users(frame: FrameType) -> bool:
 
 
 _FRAMES = 24  # from an op of a layer to the line that calls the layer there are fewer
-# Below their frames lies who runs a step, not what is in it.
+# Below their frames are the callers of a step, not its content.
 _RUN_STEPS = frozenset(("kerasish.graph.trace", "kerasish.engine.training.step",
                         "kerasish.engine.training.program"))  # fmt: skip
 _users: dict[str, bool] = {}  # module -> whether it is the user's
@@ -116,7 +116,7 @@ _users: dict[str, bool] = {}  # module -> whether it is the user's
 def user_place() -> tuple[str, int] | None:
     """Return (file, line) of the user's code nearest to the caller; None if it is far away.
 
-    For calls that come often: it looks at a few frames only.
+    For frequent calls: it checks only a few frames.
 
     Example:
         >>> place = user_place()

@@ -49,7 +49,7 @@ class EstimatorSpec:
         mode: the mode that it was called with.
         predictions: a symbolic tensor or a structure of them; needed for PREDICT; None: none.
         loss: a symbolic tensor with one number; needed for TRAIN and EVAL; None: none.
-        optimizer: an optimizer or its name; needed for TRAIN. It stands for TensorFlow's
+        optimizer: an optimizer or its name; needed for TRAIN. It replaces TensorFlow's
             `train_op`; None: none.
         eval_metric_ops: name -> (metric, labels, predictions): a `metrics.Metric` and the symbolic
             tensors that update it.
@@ -130,8 +130,8 @@ class Estimator:
     Attributes:
         global_step: training steps done.
 
-    An input function takes no argument. It returns (features, labels), one batch that serves for
-    each step; or an iterable of such batches, a `data.Dataset` for example. Features are an array
+    An input function takes no argument. It returns (features, labels), one batch that is used for
+    each step; or an iterable of batches, a `data.Dataset` for example. Features are an array
     or a dict of arrays.
 
     Example:
@@ -256,11 +256,11 @@ class Estimator:
     def _put(self, model: Model, mode: str) -> None:
         assert self._weights is not None
         shapes = [tuple(w.shape) for w in model.weights]
-        wanted = [w.shape for w in self._weights]
-        if shapes != wanted:
+        expected = [w.shape for w in self._weights]
+        if shapes != expected:
             raise ValueError(
-                f"model_fn must make the same layers for each mode: for {mode!r} it made weights "
-                f"of shapes {shapes}, the trained ones have {wanted}."
+                f"model_fn must create the same layers for each mode: for {mode!r} its weights "
+                f"have the shapes {shapes}, the trained ones {expected}."
             )
         model.set_weights(self._weights)
 
@@ -287,8 +287,8 @@ class Estimator:
                 "take its mean."
             )
         outputs = [spec.loss]
-        for _, wanted, predicted in spec.eval_metric_ops.values():
-            outputs.extend((wanted, predicted))
+        for _, target, predicted in spec.eval_metric_ops.values():
+            outputs.extend((target, predicted))
         inputs = [*tree.flatten(symbols[0]), *tree.flatten(symbols[1])]
         if mode == ModeKeys.TRAIN:
             outputs = [spec.loss, spec.loss]  # a list, whatever else there is
@@ -336,7 +336,7 @@ def train_and_evaluate(
     Args:
         estimator: what is trained.
         train_spec: the training's input function and last step.
-        eval_spec: the evaluations' input function, and how often they come.
+        eval_spec: the evaluations' input function, and how often they run.
 
     Raises:
         ValueError: the training's input gives no batch.

@@ -21,7 +21,7 @@ def get_by_name(
     """Return what `get(identifier)` of a module gives: an instance or function, or None.
 
     Args:
-        identifier: None, a name, a serialized dict, a class, or the thing itself.
+        identifier: None, a name, a serialized dict, a class, or the object itself.
         module: the public module ("keras.losses") whose names count.
         what: what messages call the kind of object ("loss").
     """

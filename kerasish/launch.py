@@ -79,12 +79,12 @@ def environment(
         here: the cores of this machine.
         root: whether the user is root.
     """
-    wanted = dict(CROWDED) if processes > here else {}
+    variables = dict(CROWDED) if processes > here else {}
     if root:
-        wanted.update(ROOT)
+        variables.update(ROOT)
     if "OMP_NUM_THREADS" not in given:
-        wanted["OMP_NUM_THREADS"] = str(max(1, here // processes))
-    return {name: value for name, value in wanted.items() if name not in given}
+        variables["OMP_NUM_THREADS"] = str(max(1, here // processes))
+    return {name: value for name, value in variables.items() if name not in given}
 
 
 def command(

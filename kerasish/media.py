@@ -97,7 +97,7 @@ def iterate_video(path: PathLike, every: int = 1) -> Generator[Array, None, None
 
 
 def _colored(frame: Array) -> Array:
-    """Return a frame with three colors, whatever it has."""
+    """Return a frame converted to three colors."""
     if frame.ndim == 2:
         frame = frame[..., None]
     if frame.shape[-1] == 1:

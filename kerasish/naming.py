@@ -1,4 +1,4 @@
-"""Names that come by themselves: dense, dense_1, and snake case of class names."""
+"""Automatic names: dense, dense_1, and snake case of class names."""
 
 from __future__ import annotations
 

@@ -157,7 +157,7 @@ class Operators:
         """Return the elements as `dtype`."""
         return ops.cast(self, dtype)
 
-    # np.sum(x) and the like call the method of the name, with words of their own such as `out`.
+    # np.sum(x) and similar functions call the method of this name, with keywords such as `out`.
 
     def print(self, label: str = "") -> Tensor:
         """Print the numbers when they are computed, in compiled steps too; return this tensor.

@@ -43,5 +43,5 @@ def stand_in(value: Any) -> Any:
 
 
 def first_stand_in(values: Iterable[Any]) -> Any:
-    """Return what stands for the first value that is in another library's graph; else None."""
+    """Return the wrapper of the first value that is in another library's graph; else None."""
     return next((s for s in map(stand_in, values) if s is not None), None)

@@ -1,6 +1,6 @@
 """Random tensors: Keras's `random` module.
 
-`seed` says where the numbers come from. An int: a pure function of it, the same numbers at every
+`seed` determines the numbers. An int: a pure function of it, the same numbers at every
 call. A `SeedGenerator`: its state, which moves on. None: the process's own sequence, which
 `kerasish.utils.set_random_seed` (or `config.set_seed`) restarts.
 """
@@ -29,7 +29,7 @@ _ONE_DRAW = np.array([0, 1], "uint32")
 
 
 def _state_of(seed: int) -> Array:
-    """Return the first state of a seed; what lies beyond 32 bits goes to the counter of draws."""
+    """Return the first state of a seed; bits beyond 32 go to the counter of draws."""
     seed = int(seed.__index__())
     return np.array([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF], "uint32")
 
@@ -38,7 +38,7 @@ class SeedGenerator:
     """A source of random states: a seed, and a counter of draws that each use moves on.
 
     The state is a variable, so that a compiled step draws new numbers each time, and a resumed
-    run goes on where it stopped.
+    run continues where it stopped.
 
     Args:
         seed: an integer, or None for one of the process's sequence.
@@ -93,7 +93,7 @@ _shared: list[SeedGenerator] = []
 
 
 def _shared_seed() -> int:
-    """Return its seed: of the process's seed alone, whatever was drawn before."""
+    """Return its seed: it depends only on the process's seed, not on earlier draws."""
     seed = config.seed()
     return config.next_seed() if seed is None else seed * 0x9E3779B9 + 0x7F4A7C15 & 0xFFFFFFFF
 
@@ -108,7 +108,7 @@ config.when_seeded(_restart)
 
 
 def _shared_generator() -> SeedGenerator:
-    """Return the process's generator, or inside `config.seeded` that block's own."""
+    """Return the process's generator, or inside `config.seeded` that of the block."""
     stream = config.seed_stream()
     if stream is not None:
         if "generator" not in stream.kept:
@@ -127,14 +127,14 @@ def shared_state() -> np.ndarray | None:
 
 
 def set_shared_state(state: np.ndarray | None) -> None:
-    """Let the process's generator go on where `shared_state` found it."""
+    """Let the process's generator continue at a state of `shared_state`."""
     if state is not None:
         with using_scope(None):
             _shared_generator().state.assign(state)
 
 
 def draw_seed(seed: SeedLike | None) -> AnyTensor:
-    """Return the state that `seed` (an int, a SeedGenerator or None) stands for, [seed, draw]."""
+    """Return the state [seed, draw] of `seed` (an int, a SeedGenerator or None)."""
     if isinstance(seed, SeedGenerator):
         return seed.next()
     if seed is None:
@@ -204,7 +204,7 @@ def truncated_normal(
     dtype: DTypeLike | None = None,
     seed: SeedLike | None = None,
 ) -> Tensor:
-    """Return normal numbers that lie within two `stddev` of `mean`.
+    """Return normal numbers within two `stddev` of `mean`.
 
     Args:
         shape: shape of the result.

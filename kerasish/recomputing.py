@@ -36,16 +36,16 @@ def recompute(
     args: Sequence[Any],
     kwargs: dict[str, Any],
     around: Around = contextlib.nullcontext,
-    wanted: Callable[[Any], bool] | None = None,
+    condition: Callable[[Any], bool] | None = None,
 ) -> Any:
-    """Return function(*args, **kwargs), of which only what goes in and comes out is kept.
+    """Return function(*args, **kwargs), of which only the arguments and results are kept.
 
     The reverse pass calls the function again: with the variables, and so the random numbers, of
-    the first time, and what it assigns then is forgotten.
+    the first time, and what it assigns then is dropped.
 
     Args:
         around: makes the context in which the second call runs.
-        wanted: result -> whether to do so; otherwise all is kept as usual.
+        condition: result -> whether to do so; otherwise all is kept as usual.
     """
     if not recording.on:
         return function(*args, **kwargs)
@@ -55,7 +55,7 @@ def recompute(
         result = function(*args, **kwargs)
     results = [t for t in tree.flatten(result) if isinstance(t, Tensor)]
     entering = _entering(results, since)
-    if not entering or (wanted is not None and not wanted(result)):
+    if not entering or (condition is not None and not condition(result)):
         return result
 
     def again() -> list[Tensor]:
@@ -71,7 +71,7 @@ def recompute(
 
 
 class _Recomputed:
-    """Stands in a record for an op: its gradient runs a function again, and back through it."""
+    """Replaces an op in a record: its gradient runs a function again, and back through it."""
 
     name = "remat"
     sparse_gradients = False
@@ -109,7 +109,7 @@ def _entering(created: Iterable[Tensor], since: int) -> list[Tensor]:
 
 
 def _renewed(structure: Structure) -> Any:
-    """Return arguments for the second call: a trace must not find that it knows the results."""
+    """Return arguments for the second call: a trace must not detect that the results are known."""
     return tree.map_structure(_fresh, structure)
 
 
@@ -157,7 +157,7 @@ class _Past:
 
     @contextlib.contextmanager
     def back(self) -> Iterator[None]:
-        """Let variables hold what they held; what is assigned inside the block is forgotten."""
+        """Let variables hold what they held; what is assigned inside the block is dropped."""
         written = self._scope.written
         now = dict(written)
         written.clear()

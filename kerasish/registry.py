@@ -103,7 +103,7 @@ def get_registered_object(
     Args:
         name: `package>name`.
         custom_objects: name -> class or function, for names that are not registered; None: none.
-        module_objects: name -> class or function that are looked at last; None: none.
+        module_objects: name -> class or function that are checked last; None: none.
 
     Example:
         >>> import kerasish
@@ -337,7 +337,7 @@ def deserialize_keras_object(
 
     Args:
         config: the serialized object.
-        custom_objects: name -> class or function, besides what was registered; None: none.
+        custom_objects: name -> class or function, in addition to what was registered; None: none.
         safe_mode: False lets Lambda layers name functions that can be imported; code inside
             files is run in no mode.
         module_objects: where plain names are looked up; None: none.
@@ -435,7 +435,7 @@ def find_function(
     """Return the registered or built-in function called `name`.
 
     Args:
-        any_package: take the only one of that name, whatever package it was registered for: Keras
+        any_package: take the only one of that name, registered for any package: Keras
             before 3.7 wrote no package.
     """
     result = get_registered_object(name, None, names)

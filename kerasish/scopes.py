@@ -1,9 +1,10 @@
-"""What is in force in a thread: who stands for variables, in which dtype they are read, names."""
+"""Settings of a thread: what replaces variables, in which dtype they are read, names."""
 
 from __future__ import annotations
 
 import threading
 from contextlib import AbstractContextManager
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from kerasish.overriding import override
@@ -16,14 +17,18 @@ if TYPE_CHECKING:
 
 
 class Scope:
-    """Stands between variables and their values: what a trace or a pure step reads and writes.
+    """The layer between variables and their values: what a trace or a pure step reads and writes.
 
     Attributes:
         outer: the scope in which this one was entered last, None outside all others.
+        given: variable -> the value that it was given at first.
+        written: variable -> the value assigned last.
         keeps_assignments: whether it keeps what is assigned to a variable that has a store, too.
     """
 
     outer: Scope | None = None
+    given: dict[Variable, Tensor] = MappingProxyType({})  # type: ignore[assignment]  # no writes
+    written: dict[Variable, Tensor] = MappingProxyType({})  # type: ignore[assignment]
     keeps_assignments = False
 
     def read(self, variable: Variable) -> Tensor:
@@ -47,7 +52,7 @@ _scopes = _Scopes()
 
 
 class using_scope(AbstractContextManager[None]):  # noqa: N801 (used as a function)
-    """Let `scope` stand for all variables inside the `with` block, in this thread."""
+    """Let `scope` replace all variables inside the `with` block, in this thread."""
 
     __slots__ = ("_before", "_scope")
 
@@ -109,8 +114,8 @@ class name_scope:  # noqa: N801 (Keras's name)
     Args:
         name: one part of a path, without "/".
         **kwargs: `caller`, who opens the scope; `deduplicate` (True), whether a scope that its
-            caller opened already is not opened twice; `override_parent`, a path that stands in
-            place of those of the scopes around.
+            caller opened already is not opened twice; `override_parent`, a path that
+            replaces those of the outer scopes.
 
     Raises:
         ValueError: the name is no string, or has a "/".

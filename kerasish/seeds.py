@@ -97,7 +97,7 @@ def seed_stream() -> SeedStream | None:
 def next_seed() -> int:
     """Return a seed in [0, 2**31) for code that was given none.
 
-    With `set_seed(s)` the n-th call is a fixed function of s and n; else it comes from the system.
+    With `set_seed(s)` the n-th call is a fixed function of s and n; else it is from the system.
     Inside `seeded(s)` it is a fixed function of s and of the calls made in the block.
     """
     stream = _stream.get()
@@ -117,7 +117,7 @@ def random_state() -> list[int | None]:
 
 
 def set_random_state(state: Sequence[int | None]) -> None:
-    """Let `next_seed` go on where `random_state` found it."""
+    """Let `next_seed` continue at a state of `random_state`."""
     seed, draws = state
     stream = _stream.get()
     if stream is None:

@@ -49,8 +49,8 @@ def with_options(
         defaults: the default of each option, in the order of the arguments by position. Arguments
             that the constructor names itself are left out.
         rest: whether the constructor shows `**kwargs`, since it takes or checks further arguments.
-        after: the argument after which a keyword-only argument of the constructor comes, by
-            position: `seed="dropout"`. The others come last, in their order.
+        after: the argument after which a keyword-only argument of the constructor follows, by
+            position: `seed="dropout"`. The others are last, in their order.
 
     Example:
         >>> from typing import TypedDict

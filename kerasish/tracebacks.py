@@ -4,7 +4,7 @@ Public entry points pass what they raise to `hide_frames`, which takes the frame
 of the traceback: those behind the entry, up to each frame of the user's (a layer's `call`, a
 callback, a generator), which stay. The exception stays the object that it is.
 
-No entry point has a frame of its own for this: a method does its work inside `with
+No entry point has an additional frame for this: a method does its work inside `with
 short_tracebacks:`, or, where it runs often, catches the error itself, which costs nothing until
 there is one.
 """
@@ -82,7 +82,7 @@ def hide_frames(error: BaseException, keep_entry: bool = True) -> None:
     where kerasish itself called the entry point: the entry point that the user called hides all.
 
     Args:
-        error: what was caught. Errors that it was raised from, or during, are shortened likewise;
+        error: what was caught. Errors that it was raised from, or during, are shortened, too;
             those that happened inside kerasish and only repeat the message are left out.
         keep_entry: False where the entry point is a wrapper, whose line says nothing: the frame
             of kerasish after it stays instead.
@@ -93,7 +93,7 @@ def hide_frames(error: BaseException, keep_entry: bool = True) -> None:
     caller = head.tb_frame.f_back
     operator = caller is not None and caller.f_globals.get("__name__") == _OPERATORS
     if caller is not None and operator:
-        caller = caller.f_back  # `x + y` is an entry of its own, and its frame is enough
+        caller = caller.f_back  # `x + y` is a separate entry, and its frame is enough
     if caller is not None and _top_module(caller) == _PACKAGE:
         return
     entries = _entries(head)
@@ -109,7 +109,7 @@ def hide_frames(error: BaseException, keep_entry: bool = True) -> None:
 
 
 def _first_after_wrappers(entries: list[TracebackType]) -> int:
-    """Return the place of the first entry that is no wrapper's; the last one's if all are."""
+    """Return the place of the first entry that is not of a wrapper; of the last one if all are."""
     modules = [entry.tb_frame.f_globals.get("__name__") for entry in entries]
     own = [i for i, module in enumerate(modules) if i and module not in _WRAPPERS]
     return own[0] if own else len(entries) - 1

@@ -1,6 +1,6 @@
 """Nested structures of lists, tuples, named tuples and dicts: flatten, map, pack.
 
-Dicts are walked in the order of their sorted keys, an OrderedDict in its own, as Keras does;
+Dicts are walked in the order of their sorted keys, an OrderedDict in its own order, as Keras does;
 None is a leaf.
 """
 
@@ -45,7 +45,7 @@ def _children(structure: Structure) -> Iterator[tuple[Any, Any]]:
         if not isinstance(structure, OrderedDict):
             try:
                 keys.sort()
-            except TypeError:  # keys of several types stay as they came
+            except TypeError:  # keys of several types keep their order
                 keys = list(structure)
         return ((key, structure[key]) for key in keys)
     return enumerate(structure)
@@ -159,7 +159,7 @@ def map_plain(func: Callable[[Any], Any], structure: Structure) -> Structure:
 
 
 def _side_by_side(structures: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
-    """Return (key, child of each structure) by the first one's keys, in its order."""
+    """Return (key, child of each structure) by the keys of the first one, in its order."""
     first, *others = structures
     if isinstance(first, Mapping):
         return ((key, child, *(o[key] for o in others)) for key, child in _children(first))
@@ -169,7 +169,7 @@ def _side_by_side(structures: Sequence[Any]) -> Iterator[tuple[Any, ...]]:
 def map_structure_up_to(
     shallow_structure: Structure, func: Callable[..., Any], *structures: Any
 ) -> dict[str, Any] | str | int | Sequence[Any]:
-    """Return the structure of `func` over the parts of `structures` at the shallow one's leaves.
+    """Return the structure of `func` over the parts of `structures` at the shallow leaves.
 
     Args:
         shallow_structure: the structure that decides what a leaf is.
@@ -218,14 +218,14 @@ def pack_sequence_as(structure: Structure, flat_sequence: Sequence[Any]) -> Stru
 def traverse(
     func: Callable[[Any], Any], structure: Structure, top_down: bool = True
 ) -> Structure | None:
-    """Return `structure` with each node replaced by what `func` returns (None: keep and go on).
+    """Return `structure` with each node replaced by what `func` returns (None: keep and continue).
 
-    A returned `MAP_TO_NONE` stands for None.
+    A returned `MAP_TO_NONE` means None.
 
     Args:
         func: function of a node.
         structure: nested lists, tuples, named tuples and dicts.
-        top_down: whether a node comes before its parts.
+        top_down: whether a node precedes its parts.
 
     Example:
         >>> traverse(lambda x: tuple(x) if isinstance(x, list) else None, [1, [2]], top_down=False)

@@ -1,7 +1,7 @@
 """The types in this package's annotations, for editors and type checkers.
 
 Nothing here is imported at run time: the classes are named as texts, so that every package may
-use these names, also those that lie below the classes.
+use these names, also those below the classes.
 
 Two names are `Any` on purpose, and no other one is: `Array`, since NumPy and CuPy share no type
 and kernels work on both; `Structure`, since the shape of nested data is the caller's.
@@ -76,16 +76,16 @@ Nested: TypeAlias = "T | Sequence[Nested[T]] | Mapping[str, Nested[T]]"
 
 # --- shapes, dtypes, axes, sizes ---------------------------------------------------------------
 
-# Sizes as layers and shape rules get them; None, or a number that stands for one
+# Sizes as layers and shape rules get them; None, or a number in its place
 # (`kerasish.ops.op.Unknown`), where a size is not known yet. Rules compute with them.
 Shape: TypeAlias = tuple[Any, ...]
-# A shape as users write it; one number stands for a shape of one axis.
+# A shape as users write it; one number means a shape of one axis.
 ShapeLike: TypeAlias = int | Sequence[Any]
 # The name of a dtype, or what NumPy takes as one.
 DTypeLike: TypeAlias = "str | type | np.dtype[Any]"
 # A dtype or a dtype policy, or its config.
 PolicyLike: TypeAlias = "str | type | np.dtype[Any] | DTypePolicy | Mapping[str, Any]"
-# What stands in brackets after a tensor: a number, a slice, `...`, None, an array, or several.
+# What is in brackets after a tensor: a number, a slice, `...`, None, an array, or several.
 _Index: TypeAlias = "TensorLike | slice | EllipsisType | None"
 IndexLike: TypeAlias = "_Index | tuple[_Index, ...]"
 # One axis or several.
@@ -94,7 +94,7 @@ Axis: TypeAlias = int | Sequence[int]
 IntOrTuple: TypeAlias = int | Sequence[int]
 FloatOrTuple: TypeAlias = float | Sequence[float]
 
-# --- what stands for an object of ours: the object, its name, its config, a class, a function ----
+# --- ways to give an object: the object, its name, its config, a class, a function ---------------
 
 Config: TypeAlias = dict[str, Any]
 InitializerLike: TypeAlias = (

@@ -11,13 +11,13 @@ _TENSORFLOW = (
     "it runs TensorFlow's runtime on a SavedModel; call tf.saved_model.load() in a function of the "
     "data pipeline, or convert the model to ONNX and read it with kerasish.saving.load_onnx()"
 )
-_JAX = "it serves Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
+_JAX = "it is for Keras's JAX trainer; override train_step, or use kerasish.value_and_grad"
 
 # module ("" for the root) -> name -> what to use instead
 UNSUPPORTED: dict[str, dict[str, str]] = {
     "": {
         "distillation": (
-            "train the student by a train_step of its own that adds the teacher's loss, or save "
+            "train the student by a custom train_step that adds the teacher's loss, or save "
             "the models and distil in Keras"
         ),
     },
@@ -26,7 +26,7 @@ UNSUPPORTED: dict[str, dict[str, str]] = {
     },
     "callbacks": {
         "OrbaxCheckpoint": (
-            "Orbax writes JAX's checkpoints; use BackupAndRestore to go on after a crash, "
+            "Orbax writes JAX's checkpoints; use BackupAndRestore to continue after a crash, "
             "ModelCheckpoint to keep the best model"
         )
     },
@@ -39,12 +39,12 @@ METHODS: dict[str, str] = {
     ),
 }  # fmt: skip
 
-# Methods that layers and models of Keras have on PyTorch alone.
+# Methods that layers and models of Keras have only on PyTorch.
 TORCH_METHODS: dict[str, str] = {
     "zero_grad": (
         "it is PyTorch's; in a train_step set v.grad = None for each v in self.trainable_weights, "
         "call loss.backward(), and then self.optimizer.apply([v.grad for v in "
-        "self.trainable_weights], self.trainable_weights); kerasish.no_gradient() stands for "
+        "self.trainable_weights], self.trainable_weights); kerasish.no_gradient() replaces "
         "torch.no_grad()"
     ),
 }  # fmt: skip
@@ -55,7 +55,7 @@ class UnsupportedError(AttributeError):
 
 
 class UnsupportedImportError(ImportError):
-    """The same, where the name stands in `from ... import`."""
+    """The same, where the name is in `from ... import`."""
 
 
 def explain(module: str) -> Callable[[str], Any]:
@@ -73,7 +73,7 @@ def explain(module: str) -> Callable[[str], Any]:
         if name not in table:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         text = f"{module}.{name} is not supported: {table[name]}."
-        # Python turns an AttributeError inside `from ... import` into a text of its own.
+        # Python replaces the text of an AttributeError inside `from ... import`.
         if _stands_in_import(sys._getframe(1)):
             raise UnsupportedImportError(text)
         raise UnsupportedError(text)

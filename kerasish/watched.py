@@ -2,7 +2,7 @@
 
 A compiled step runs no Python: what an attribute or a global held when the step was traced is built
 into it. Objects whose attributes matter (layers, losses, metrics, optimizers) are `Watched` and say
-with `note_use` that a trace uses them; `Guards` knows what all of it held, and tells when it
+with `note_use` that a trace uses them; `Guards` records what all of it held, and reports when it
 differs.
 """
 
@@ -28,7 +28,7 @@ OWN = __name__.partition(".")[0]
 SMALL = 1024  # bytes: arrays up to this size are compared as byte strings, larger ones in parts
 SHORT = 64  # elements: longer lists and dicts are guarded if they hold nothing but numbers
 FOREIGN = (OWN, "numpy", "scipy", "sklearn", "builtins", "math", "functools", "typing")
-UNBUILT = frozenset((  # what a training sets by itself, and what takes effect by compile() alone
+UNBUILT = frozenset((  # what a training sets by itself, and what takes effect only by compile()
     "built", "trainable", "stop_training", "stop_evaluating", "stop_predicting", "history",
     "inbound_nodes",
 ))  # fmt: skip
@@ -307,7 +307,7 @@ def _is_fixed(array: np.ndarray) -> bool:
 
 
 def _words(array: np.ndarray) -> np.ndarray:
-    """Return the bytes of an array as large whole numbers: NaN equals itself, 0.0 is not -0.0."""
+    """Return the bytes of an array as large integers: NaN equals itself, 0.0 is not -0.0."""
     flat = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
     return flat.view(np.uint64) if flat.size % 8 == 0 else flat
 

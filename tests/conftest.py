@@ -23,7 +23,7 @@ if (
     signal.signal(signal.SIGINT, signal.default_int_handler)
 # No window opens, and nothing is left in the home directory of the user.
 os.environ.setdefault("MPLBACKEND", "Agg")
-# The workers of pytest-xdist inherit the folder: what one has compiled serves the others.
+# The workers of pytest-xdist inherit the folder: what one has compiled is used by the others.
 if not os.environ.get("KERASISH_TESTS_CACHE"):
     _cache = tempfile.TemporaryDirectory(prefix="kerasish-tests-", ignore_cleanup_errors=True)
     os.environ["KERASISH_TESTS_CACHE"] = _cache.name
@@ -44,7 +44,7 @@ from kerasish import config
 hypothesis.settings.register_profile("steady", deadline=None, derandomize=True, database=None)
 hypothesis.settings.load_profile("steady")
 
-# A test that fails shows all frames; tests/test_tracebacks.py looks at what users see.
+# A test that fails shows all frames; tests/test_tracebacks.py checks what users see.
 config.disable_traceback_filtering()
 
 # Programs that tests start on several ranks: they train when they are imported.

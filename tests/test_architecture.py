@@ -16,7 +16,7 @@ from kerasish import backends, config, layers
 from kerasish.backends.static.codegen import driver
 
 PACKAGE = Path(kerasish.__file__).parent
-# Attributes that stand for a protocol: Keras's masks, and the fields of named tuples.
+# Attributes that are a protocol: Keras's masks, and the fields of named tuples.
 PROTOCOLS = {"_keras_mask", "_keras_history", "_fields"}
 
 

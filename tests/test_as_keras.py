@@ -66,10 +66,10 @@ print(type(model).__module__.partition(".")[0])
 MISSING = {
     "keras.nothing": "kerasish has no name 'nothing' there",
     "keras.layers.TFSMLayer": "TFSMLayer is not supported",
-    "tensorflow.matmul": "kerasish.ops.matmul may serve",
-    "tensorflow.random.normal": "kerasish.random.normal may serve",
-    "tensorflow.errors.DataLossError": "not for the rest of TensorFlow",
-    "tensorflow.estimator": "not for the rest of TensorFlow",
+    "tensorflow.matmul": "try kerasish.ops.matmul",
+    "tensorflow.random.normal": "try kerasish.random.normal",
+    "tensorflow.errors.DataLossError": "not the rest of TensorFlow",
+    "tensorflow.estimator": "not the rest of TensorFlow",
     "keras.src.layers.nothing": "no public name 'nothing' there",
 }
 

@@ -460,7 +460,7 @@ def test_other_libraries_arrays_are_taken_as_they_are(cupy):
 
 
 class _Torch:
-    """What torch's tensors on a GPU look like: no `copy`, nothing while gradients reach them."""
+    """An object like torch's tensors on a GPU: no `copy`, nothing while gradients reach them."""
 
     def __init__(self, numbers, requires_grad=False):
         self.numbers, self.requires_grad = numbers, requires_grad

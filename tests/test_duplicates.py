@@ -1,4 +1,4 @@
-"""No logic is written twice: no run of six lines of statements stands in two functions."""
+"""No logic is written twice: no run of six lines of statements is in two functions."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LINES = 6
 
 
 def renamed(text: str) -> str:
-    """Return a dump of statements with names in the order in which they stand."""
+    """Return a dump of statements with names in the order of their use."""
     names: dict[str, int] = {}
     return re.sub(r"id='(\w+)'", lambda m: f"id={names.setdefault(m[1], len(names))}", text)
 
@@ -46,7 +46,7 @@ def runs(block: list[ast.stmt]) -> Iterator[list[ast.stmt]]:
 
 
 def repeated(sources: dict[str, str]) -> list[list[str]]:
-    """Return the places of each run that stands in several places."""
+    """Return the places of each run that occurs in several places."""
     places = defaultdict(list)
     for name, text in sources.items():
         for block in blocks(ast.parse(text)):

@@ -1,4 +1,4 @@
-"""What holds for every layer: each class of `kerasish.layers` with an `example` is picked up."""
+"""What is true of every layer: each class of `kerasish.layers` with an `example` is picked up."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def test_pickles_and_copies_are_equal(name: str) -> None:
 
 @every_layer
 def test_rows_do_not_meet(name: str) -> None:
-    """One row alone gives what it gives among others; no rows give none."""
+    """A single row gives what it gives among others; no rows give none."""
     layer, inputs = started(name), data(name)
     whole = flat(call(layer, name, inputs))
     expect_same(call(layer, name, [x[:1] for x in inputs]), [y[:1] for y in whole])

@@ -21,7 +21,7 @@ EXAMPLES = sorted((CHECKOUT / "examples").glob("*.py"))
 BLOCKS = re.findall(r"```python\n(.*?)```", (CHECKOUT / "README.md").read_text("utf-8"), re.S)
 
 
-# What some examples need beside the extra `test`: examples say so and end where it is missing.
+# What some examples need other than the extra `test`: examples say so and end where it is missing.
 OPTIONAL = {"hyperparameters_optuna": "optuna"}
 
 
@@ -98,7 +98,7 @@ def test_examples_say_what_they_do(path):
 def test_examples_say_what_to_install(path):
     """Where Matplotlib is missing, an example ends with one line that says how to install it."""
     text = path.read_text("utf-8")
-    if path.stem == "quickstart":  # it goes on without a picture
+    if path.stem == "quickstart":  # it continues without a picture
         assert "except ImportError:" in text
         return
     imports = [line for line in text.splitlines() if "matplotlib import" in line]
@@ -163,7 +163,7 @@ def test_quickstart_is_killed_resumes_and_recognizes_digits(tmp_path):
     epochs = [int(n) for n in re.findall(r"^Epoch (\d+)/", first, re.M)]
     rest = [int(n) for n in re.findall(r"^Epoch (\d+)/", second, re.M)]
     assert epochs == list(range(1, len(epochs) + 1))
-    assert rest[0] in (epochs[-1], epochs[-1] + 1), "goes on where the backup stands"
+    assert rest[0] in (epochs[-1], epochs[-1] + 1), "continues at the backup"
     assert "stop" in second, "early stopping says so"
     accuracy = float(re.search(r"([\d.]+)% of 360 held-out", done.stdout)[1])
     assert accuracy > 97

@@ -40,7 +40,7 @@ def test_engines_agree(seed):
     program = program_of(seed)
     reason = known.reason(program)
     if reason:
-        pytest.skip(f"known, and not mended yet: {reason}")
+        pytest.skip(f"known, and not fixed yet: {reason}")
     (engine,) = engines_of(seed, 1)
     # Outputs and gradients of all, three steps of every third, a file of every sixth.
     given = {"saved": seed % 6 == 0, "gradients": seed % 3 != 0, "whole": seed % 3 == 0}
@@ -51,7 +51,7 @@ def test_engines_agree(seed):
 
 
 def test_nothing_is_left_out():
-    """The lists of what is known and not mended: a line for each, until it is."""
+    """The lists of what is known and not fixed: a line for each, until it is."""
     assert all(isinstance(why, str) and len(why) > 20 for why in known.KNOWN.values())
 
 

@@ -231,7 +231,7 @@ def test_both_lists_of_names_are_equal(package):
 
 
 def test_both_lists_of_names_of_the_root_are_equal():
-    """The same holds for the classes and the modules that `import kerasish` leaves for later."""
+    """The same is true of the classes and the modules that `import kerasish` leaves for later."""
     path = PACKAGE / "__init__.py"
     block = next(n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.If))
     modules = {a.asname for n in block.body if n.module == "kerasish" for a in n.names}

@@ -188,7 +188,7 @@ def test_stft_without_a_window_scales_nothing():
 
 
 def test_a_large_orthogonal_matrix_takes_one_thread_of_the_blas_library(monkeypatch):
-    """Beside busy processes two threads took 4 seconds where one takes 0.1."""
+    """Next to busy processes two threads took 4 seconds where one takes 0.1."""
 
     def numbers():
         every = threadpoolctl.threadpool_info()

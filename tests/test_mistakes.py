@@ -1,7 +1,7 @@
 """What newcomers get wrong: an error or one line of advice each, and silence for the correct twin.
 
 Each case is a function of `wrong`: with True it makes the mistake, with False the same program is
-correct. Where the mistake is a warning, the case returns what trains once more: that stays silent.
+correct. Where the mistake is a warning, the case returns what trains again: that stays silent.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def sigmoid() -> Any:
 
 
 def train(model: Any, loss: Any, y: Any, x: Any = X, metrics: Any = None, **fit: Any) -> Any:
-    """Train once; return what trains once more."""
+    """Train once; return what trains again."""
     model.compile("sgd", loss, metrics=metrics)
 
     def once() -> Any:
@@ -755,8 +755,18 @@ def test_a_layer_with_a_call_of_its_own_has_no_role():
         def call(self, inputs):
             return inputs
 
-    assert graph_walk.role_of(layers.Dense(2)) == "dense"
-    assert graph_walk.role_of(Wide(2)) == ""
+    class Wider(Wide):
+        pass
+
+    class Same(layers.Layer):
+        def call(self, inputs):
+            return inputs
+
+    class Mixed(Same, layers.Dense):
+        pass
+
+    assert layers.Dense(2).layer_role == layers.Dense.layer_role == "dense"
+    assert Wide(2).layer_role == Wider(2).layer_role == Mixed.layer_role == ""
     x = keras.Input((3,))
     assert graph_walk.last_layer(keras.Model(x, layers.Softmax()(x)), 0)[1] == "softmax"
     assert graph_walk.last_layer(keras.Model(x, Other()(x)), 0)[1] == ""

@@ -139,7 +139,7 @@ def shared_with_keras(module: str) -> Iterator[Any]:
     full = "kerasish" if module == "keras" else f"kerasish.{module}"
     ours = next((m for m in MODULES if m.__name__ == full), None)
     for name, theirs in KERAS[module].items():
-        # (*args, **kwargs) alone is how Keras shows a class without a constructor of its own.
+        # Keras shows a class without its own constructor as only (*args, **kwargs).
         if hasattr(ours, name) and any(p[1] not in "**" for p in theirs):
             yield name, getattr(ours, name), theirs
 

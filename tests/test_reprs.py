@@ -23,7 +23,7 @@ REFERENCE = Path(__file__).parents[1] / "docs" / "_ext" / "public_names.py"
 def public_classes():
     spec = importlib.util.spec_from_file_location("names_for_reprs", REFERENCE)
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # its NamedTuple looks there
+    sys.modules[spec.name] = module  # its NamedTuple reads it
     spec.loader.exec_module(module)
     return {n.address: n.value for n in module.public() if inspect.isclass(n.value)}
 

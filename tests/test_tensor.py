@@ -337,7 +337,7 @@ def test_tensor_methods_of_variables():
         _ = v.no_such
 
 
-# --- arrays that the user goes on writing to -----------------------------------------------------
+# --- arrays that the user keeps writing to -------------------------------------------------------
 
 _A = np.arange(6, dtype="float32").reshape(2, 3)
 KEEPERS = {

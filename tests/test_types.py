@@ -16,7 +16,7 @@ from kerasish import typing as names
 PACKAGE = Path(kerasish.__file__).parent
 CHECKOUT = PACKAGE.parent
 LARGEST_SHARE = 0.10
-# Each stands for Any, and says why in kerasish/typing.py.
+# Each means Any, and says why in kerasish/typing.py.
 ANY_ON_PURPOSE = {"Array", "Structure"}
 
 

@@ -1,6 +1,6 @@
 """A backend that runs ops with NumPy and measures each of them.
 
-It is written from the documented contract alone: `kerasish/backends/backend.py`, the classes `Op`
+It is written only from the documented contract: `kerasish/backends/backend.py`, the classes `Op`
 and `Engine` of `kerasish/ops/op.py`, and the public names of `kerasish.tensor`.
 """
 
@@ -88,7 +88,7 @@ class OpTimes(Backend):
             return dict(self._times)
 
     def reset(self) -> None:
-        """Forget all measurements."""
+        """Drop all measurements."""
         with self._guard:
             self._times.clear()
 

@@ -13,7 +13,7 @@ LARGEST, WAIT = 32, 0.002  # rows of a batch; seconds that the first row waits f
 
 
 async def answer(serve, queue):
-    """Compute rows of the queue, as many as have come, in batches of one size."""
+    """Compute all rows that are in the queue, in batches of one size."""
     while True:
         waiting = [await queue.get()]
         await asyncio.sleep(WAIT)
@@ -23,7 +23,7 @@ async def answer(serve, queue):
         x[: len(waiting)] = [row for row, _ in waiting]
         try:
             results = np.asarray(await asyncio.to_thread(serve, x))
-        except Exception as error:  # noqa: BLE001 (each request gets it; the service goes on)
+        except Exception as error:  # noqa: BLE001 (each request gets it; the service continues)
             results = [error] * len(waiting)
         for (_, future), result in zip(waiting, results, strict=False):
             if not future.cancelled():

@@ -33,7 +33,7 @@ def write_repository(model, folder, name, version=1, max_batch_size=32, wait=200
         model: a built model.
         folder: the repository; made where it is missing.
         name: what requests call the model.
-        version: a whole number of 1 or more; the server takes the highest.
+        version: an integer, 1 or more; the server takes the highest.
         max_batch_size: rows that the server puts together at most.
         wait: microseconds that a request waits for others.
     """

@@ -54,8 +54,8 @@ def join(tensors: list[Any], name: str | None = None) -> Any:
 def pad_for_stride(x: Any, kernel: int, name: str | None = None) -> Any:
     """Return `x` with zeros around it, so that "valid" with a stride of 2 keeps its middle.
 
-    An even side gets one zero less in front: the windows then lie as those of PyTorch and of the
-    papers do.
+    An even side gets one zero less in front: the windows are then placed as in PyTorch and in the
+    papers.
     """
     half = kernel // 2
     odd = [1 if side is None else 1 - side % 2 for side in image_sides(x.shape)]

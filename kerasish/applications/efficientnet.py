@@ -85,7 +85,7 @@ def _efficientnet(image: Any, request: Request, width: float, depth: float, drop
 
     x = Normalization(axis=channel_axis())(Rescaling(1 / 255)(image))
     if request.imagenet:
-        # The published weights were trained on images divided by the square root once more.
+        # The published weights were trained on images divided by the square root a second time.
         x = Rescaling([1 / math.sqrt(deviation) for deviation in _DEVIATION])(x)
     x = conv(
         pad_for_stride(x, 3, "stem_conv_pad"), filters(32), 3, 2, "stem_conv", "valid",

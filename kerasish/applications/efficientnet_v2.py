@@ -146,7 +146,7 @@ def _block(
 def _fused_block(
     x: Any, name: str, inputs: int, outputs: int, expansion: int, stride: int, rate: float
 ) -> Any:
-    """Expand by a 3x3 convolution and project; without an expansion, the 3x3 convolution alone."""
+    """Expand by a 3x3 convolution and project; without an expansion, only the 3x3 convolution."""
     y, kernel = x, 3
     if expansion != 1:
         y = _conv(y, inputs * expansion, 3, stride, f"{name}expand_conv")

@@ -42,7 +42,7 @@ def preprocess_input(x: TensorLike, data_format: str | None = None, mode: str = 
             each channel) or "caffe" (blue, green, red, minus ImageNet's mean).
 
     Returns:
-        A new array where `x` is one (`x` is not changed), else a tensor. Whole numbers become
+        A new array where `x` is one (`x` is not changed), else a tensor. Integers become
         `floatx()`.
 
     Raises:

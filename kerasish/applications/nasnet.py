@@ -122,7 +122,7 @@ def _separable(x: Any, filters: int, kernel: int, name: str, stride: int = 1) ->
 
 
 def _adjusted(before: Any, x: Any, filters: int, name: str) -> Any:
-    """Return what came before `x`, with the sides of `x` and the channels of the cell."""
+    """Return the output before `x`, with the sides of `x` and the channels of the cell."""
     if before is None:
         return x
     if image_sides(before.shape) != image_sides(x.shape):

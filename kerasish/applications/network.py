@@ -340,7 +340,7 @@ def application(
 
 
 def weights_file(file: str, hashes: tuple[str, ...]) -> Published:
-    """Return where the weights lie whose address without its ending is given."""
+    """Return the weights whose address without its ending is given."""
     return Published(f"{file}.h5", f"{file}_notop.h5", (hashes[0], hashes[1]))
 
 

@@ -1,4 +1,4 @@
-"""ResNet: bottleneck blocks around which the input goes unchanged (He et al., 2015)."""
+"""ResNet: bottleneck blocks with a shortcut of the unchanged input (He et al., 2015)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Derivatives: the reverse pass, and what is built on it."""
+"""Derivatives: the reverse pass, and transforms built on it."""
 
 from kerasish.autodiff.batching import hessian as hessian
 from kerasish.autodiff.batching import jacobian as jacobian

@@ -19,11 +19,11 @@ from kerasish.typing import Structure
 
 
 class Batched:
-    """The value of a tensor inside `vmap`: it stands for one example, and holds all of them.
+    """The value of a tensor inside `vmap`: it represents one example, and holds all of them.
 
     Args:
         inner: all examples, along axis 0.
-        batcher: the engine that knows what to do with it.
+        batcher: the engine that handles it.
     """
 
     __slots__ = ("batcher", "inner", "dtype", "shape")
@@ -37,11 +37,11 @@ class Batched:
 
 
 class NotBatchedError(RuntimeError):
-    """A function does something for an example that cannot be done for all at once."""
+    """A function does something for one example that cannot be done for all together."""
 
 
 class Batcher(Engine):
-    """Applies an op to all examples at once, by the engine that was current before.
+    """Applies an op to all examples together, by the previously current engine.
 
     Args:
         size: the number of examples.
@@ -58,11 +58,11 @@ class Batcher(Engine):
         return value.inner if mine else None
 
     def batched(self, inner: Tensor) -> Tensor:
-        """Return the tensor that stands for one example of `inner`."""
+        """Return the tensor that represents one example of `inner`."""
         return wrap(Batched(inner, self))
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
-        """Apply an op; the examples lie along axis 0 of what the outer engine sees."""
+        """Apply an op; for the outer engine, the examples are along axis 0."""
         tensors, attrs = prepare(op, args, attrs)
         inner = [self.inner_of(t) for t in tensors]
         with using_engine(self.outer):
@@ -96,7 +96,7 @@ class Batcher(Engine):
             current_engine().run_effect(op, given, attrs)
 
     def control(self, kind: str, **parts: Any) -> Structure:
-        """Return what a choice gives: every branch runs, and each example takes its own."""
+        """Return the result of a choice: every branch runs, and each example selects its result."""
         if kind == "cond" and self.inner_of(parts["pred"]) is not None:
             pred = ops.cast(parts["pred"], "bool")
             with only_where(pred):
@@ -122,7 +122,7 @@ class _ReadOnly(Scope):
     """Variables are the same for all examples, and no example may assign one."""
 
     def read(self, variable: Variable) -> Tensor:
-        """Return the value that the variable has outside."""
+        """Return the variable's value outside."""
         return variable.latest if self.outer is None else self.outer.read(variable)
 
     def write(self, variable: Variable, value: Tensor) -> None:
@@ -133,24 +133,24 @@ class _ReadOnly(Scope):
 def vmap(
     function: Callable[..., Any], in_axes: Structure = 0, out_axes: Structure = 0
 ) -> Callable[..., Any]:
-    """Return `function` mapped over an axis of its arguments, each op done for all at once.
+    """Return `function` mapped over an axis of its arguments, with each op applied once to all.
 
     Inside, a tensor has the shape that it has for one example. Derivatives of any order may be
-    taken inside and outside; `vmap`s nest.
+    computed inside and outside; `vmap`s nest.
 
     Args:
         function: takes tensors (or structures of them) and returns such.
         in_axes: the axis of the examples in each argument, or None for an argument that is the same
             for all; one entry for all arguments, or a tuple with an entry (or a structure of
             entries) for each.
-        out_axes: where the axis of the examples comes in each result.
+        out_axes: the position of the axis of the examples in each result.
 
     Returns:
         A function of the same arguments with one more axis.
 
     Raises:
-        ShapeError: the arguments have different numbers of examples, or none has an axis of them.
-        NumberAskedError: Python in the function asks for the number of one example.
+        ShapeError: the arguments have different numbers of examples, or none has such an axis.
+        NumberAskedError: Python in the function reads a number of one example.
         NotBatchedError: the function assigns a variable or draws random numbers.
 
     Source:
@@ -186,7 +186,7 @@ def vmap(
 
 
 class _Mapped:
-    """A leaf of an argument whose examples lie along axis 0."""
+    """A leaf of an argument whose examples are along axis 0."""
 
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
@@ -262,7 +262,7 @@ def map_all(function: Callable[[Any], Any], elements: Structure) -> Structure:
 
 
 def jacobian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
-    """Return a function that gives the derivatives of all results by all elements of an argument.
+    """Return a function that computes the derivatives of all results by an argument's elements.
 
     Args:
         function: takes tensors, returns one tensor.
@@ -299,7 +299,7 @@ def jacobian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., An
 
 
 def hessian(function: Callable[..., Any], argnums: int = 0) -> Callable[..., Any]:
-    """Return a function that gives the second derivatives of a number by an argument.
+    """Return a function that computes the second derivatives of a number by an argument.
 
     Args:
         function: takes tensors, returns one number.

@@ -1,4 +1,4 @@
-"""The rules of `vmap`: how an op does its work for many examples at once."""
+"""The rules of `vmap`: how an op is applied to all examples together."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any
 from kerasish import ops
 from kerasish.ops.networks import quantized as quantized  # its ops have rules here
 from kerasish.ops.op import REGISTRY, Op
+from kerasish.ops.rows import elementwise
 from kerasish.tensor import Tensor
 
 Rule = Callable[..., Any]
@@ -33,7 +34,7 @@ class Inputs:
         return len(self.tensors[i].shape) - self.batched[i]
 
     def full(self, i: int) -> Tensor:
-        """Return input i with the axis of examples, repeated where it is the same for all."""
+        """Return input i with the axis of examples, repeated if it is the same for all."""
         t = self.tensors[i]
         return t if self.batched[i] else ops.broadcast_to(t, (self.size, *t.shape))
 
@@ -42,7 +43,7 @@ class Inputs:
         return [self.full(i) for i in range(len(self.tensors))]
 
     def aligned(self) -> list[Tensor]:
-        """Return the inputs so that they broadcast: all examples' axes are at one place."""
+        """Return the inputs such that they broadcast, with the axes of examples in one place."""
         most = max(self.rank(i) for i in range(len(self.tensors)))
         results = []
         for i, t in enumerate(self.tensors):
@@ -54,7 +55,7 @@ class Inputs:
 
 
 def one_by_one(op: Op, inputs: Inputs, **attrs: Any) -> Any:
-    """Apply an op to each example in turn; the rule of an op without one."""
+    """Apply an op to the examples one by one; the rule of ops without another rule."""
     results = []
     for n in range(inputs.size):
         own = [t[n] if b else t for t, b in zip(inputs.tensors, inputs.batched)]
@@ -65,7 +66,7 @@ def one_by_one(op: Op, inputs: Inputs, **attrs: Any) -> Any:
 
 
 def _rule(*names: str) -> Callable[[Rule], Rule]:
-    """Make a function `rule(op, inputs, **attrs)` the rule of some ops."""
+    """Register a function `rule(op, inputs, **attrs)` as the rule of these ops."""
 
     def add(rule: Rule) -> Rule:
         for name in names:
@@ -81,19 +82,14 @@ def _elementwise(op: Op, inputs: Inputs, **attrs: Any) -> Any:
 
 
 def _leading(op: Op, inputs: Inputs, **attrs: Any) -> Any:
-    """The op takes any leading axes as they are."""
+    """The op accepts any leading axes."""
     return op(*inputs.all_full(), **attrs)
 
 
-_COMPLEX = ("real", "imag", "conj", "join_parts")
-_LEADING = (
-    "inv", "det", "slogdet", "pinv", "cholesky_lower", "lu_factor", "swaps", "qr", "eigh", "eig",
-    "singular_values", "svd_reduced", "svd_full", "optimization_barrier", "all_sum",
-)  # fmt: skip
-for _name, _op in REGISTRY.items():
-    if _op.elementwise or _name in _COMPLEX:
+for _op in REGISTRY.values():
+    if _op.rows is elementwise:
         RULES[_op] = functools.partial(_elementwise, _op)
-    elif _name in _LEADING:
+    elif _op.kind == "decomposition" or _op.name in ("optimization_barrier", "all_sum"):
         RULES[_op] = functools.partial(_leading, _op)
 
 
@@ -168,7 +164,7 @@ def _reinterpret(op: Op, inputs: Inputs, **attrs: Any) -> Any:
 
 
 def _move_first(x: Tensor, axis: int) -> Tensor:
-    """Return x with an axis of each example right behind that of the examples."""
+    """Return x with an axis of each example directly after that of the examples."""
     return ops.moveaxis(x, axis + 1, 1) if axis else x
 
 
@@ -200,7 +196,7 @@ def _take_rows(op: Op, inputs: Inputs, axis: int) -> Any:
 
 
 def _behind(x: Tensor, count: int, axis: int) -> Tensor:
-    """Return x with `count` axes, those after the first, moved behind the next `axis` ones."""
+    """Return x with `count` axes, those after the first, moved after the next `axis` ones."""
     if not axis:
         return x
     own, before = range(1, 1 + count), range(1 + count, 1 + count + axis)
@@ -299,7 +295,7 @@ def _matmul(op: Op, inputs: Inputs) -> Any:
 
 @_rule("integer_matmul", "packed_product")
 def _with_constant_weights(op: Op, inputs: Inputs, **attrs: Any) -> Any:
-    if any(inputs.batched[1:]):  # weights of its own for each example
+    if any(inputs.batched[1:]):  # separate weights for each example
         return one_by_one(op, inputs, **attrs)
     return op(*inputs.tensors, **attrs)
 
@@ -330,7 +326,7 @@ def _convolution(op: Op, inputs: Inputs, groups: int = 1, **attrs: Any) -> Any:
         return _parted(result, inputs.size)
     if groups != 1:
         return one_by_one(op, inputs, groups=groups, **attrs)
-    # A kernel for each example: the examples become groups of channels.
+    # One kernel per example: the examples become groups of channels.
     x, kernel = _in_channels(inputs.full(0)), inputs.tensors[1]
     result = op(x, _in_channels(kernel), groups=inputs.size, **attrs)
     return _out_of_channels(result, inputs.size)

@@ -1,4 +1,4 @@
-"""The one reverse pass, and what is built on it: backward, tapes, grad, custom gradients.
+"""The reverse pass, on which backward, tapes, grad and custom gradients are built.
 
 Rules are written in ops, so a reverse pass can be traced, and differentiated again.
 """
@@ -26,7 +26,7 @@ from kerasish.tensor import (
     wrap,
 )
 
-_HOST = (np.ndarray, np.generic)  # arrays and numbers of NumPy's
+_HOST = (np.ndarray, np.generic)  # NumPy's arrays and numbers
 
 
 def sum_to_shape(g: Any, shape: tuple[int, ...]) -> Any:
@@ -41,7 +41,7 @@ def sum_to_shape(g: Any, shape: tuple[int, ...]) -> Any:
 
 
 def name_of(t: Tensor) -> Any:
-    """Return what a tensor's gradient is filed under: its maker's result, or its leaf's key."""
+    """Return the key of a tensor's gradient: its maker's result, or its leaf's key."""
     return t.key if t.maker is None else (t.maker, t.index)
 
 
@@ -68,7 +68,7 @@ def _apply_rule(maker: Record, gradients: dict[Any, Tensor]) -> Sequence[Any]:
                 for each, t in zip(rule, maker.inputs)
             ]
         if isinstance(op, Op) and op.accumulates:
-            # What has arrived is handed over: what the rule returns holds it.
+            # The incoming gradient is passed on without a copy: the rule's result holds it.
             first = maker.inputs[0]
             onto = gradients.pop(name_of(first), None) if first.tracked else None
             return rule(g, results[0], *maker.inputs, onto=onto, **maker.attrs)
@@ -81,7 +81,7 @@ def _apply_rule(maker: Record, gradients: dict[Any, Tensor]) -> Sequence[Any]:
 
 
 def _one(t: Tensor) -> Tensor | None:
-    """Return 1 for a number on the CPU, without an op; None for all else."""
+    """Return 1 for a number on the CPU, without an op; None for anything else."""
     return None if t.shape or not isinstance(t.value, _HOST) else scalar(1.0, t.dtype)
 
 
@@ -91,9 +91,9 @@ def walk_back(
     """Return the derivatives of the sum of target * g, by leaf key and by the `wanted` names.
 
     Args:
-        targets: pairs (tensor, g), g being the derivative that arrives there.
-        wanted: names (see `_name`) of tensors inside whose derivatives are kept too.
-        since: records made before this serial number count as constants.
+        targets: pairs (tensor, g), where g is the incoming derivative.
+        wanted: names (see `_name`) of inner tensors whose derivatives are also kept.
+        since: records with smaller serial numbers are constants.
     """
     results: dict[Any, Tensor] = {}
     kept: dict[Any, Tensor] = {}
@@ -122,7 +122,7 @@ def walk_back(
                     kept[maker, i] = results[maker, i]
         if maker.serial < since:
             continue
-        recording.maker = maker  # a trace files what follows under the layer of the record
+        recording.maker = maker  # a trace attributes the next ops to the layer of the record
         grads = _apply_rule(maker, results)
         for t, g in zip(maker.inputs, grads):
             if g is None or not t.tracked:
@@ -147,10 +147,10 @@ def differentiate(
 
     Args:
         targets: tensors.
-        gradients: the derivative that arrives at each; None: ones.
-        wanted: names of tensors inside whose derivatives are returned too.
-        create_graph: whether what is computed here is recorded, to be differentiated again.
-        since: records made before this serial number count as constants.
+        gradients: the incoming derivative of each; None: ones.
+        wanted: names of inner tensors whose derivatives are also returned.
+        create_graph: whether the reverse pass is recorded, so that it can be differentiated.
+        since: records with smaller serial numbers are constants.
     """
     if gradients is None:
         gradients = []
@@ -188,7 +188,7 @@ def backward(target: Tensor, gradient: Any = None, create_graph: bool = False) -
 
 
 def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor | None]:
-    """Return the derivatives of the one-number `target` by each variable (None: no way there)."""
+    """Return the derivatives of the one-number `target` by each variable (None: not reached)."""
     result = differentiate([target], None, (), False)
     return [result.get(v.key) for v in variables]
 

@@ -1,4 +1,4 @@
-"""GradientTape: records what happens inside its block and differentiates it."""
+"""GradientTape: records the ops inside its block and differentiates them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from kerasish.typing import Structure
 
 
 class GradientTape:
-    """Records what happens inside its `with` block and differentiates it.
+    """Records the ops inside its `with` block and differentiates them.
 
-    Trainable variables are watched by themselves; other tensors after `watch(tensor)`.
+    Trainable variables are watched automatically; other tensors after `watch(tensor)`.
 
     Args:
         persistent: whether `gradient` may be called more than once.
-        watch_accessed_variables: whether variables are watched without being asked for.
+        watch_accessed_variables: whether variables are watched automatically.
 
     Example:
         >>> import kerasish
@@ -58,7 +58,7 @@ class GradientTape:
             self._open = False
 
     def watch(self, tensor: Structure) -> None:
-        """Let `gradient` differentiate by `tensor` (or by each one of a structure of them)."""
+        """Let `gradient` differentiate by `tensor` (or by each tensor of a structure)."""
         for t in tree.flatten(tensor):
             if isinstance(t, Variable):
                 self._watched.append(t.key)
@@ -71,7 +71,7 @@ class GradientTape:
                 raise TypeError(f"GradientTape.watch: expected tensors, got {type(t).__name__}.")
 
     def watched_variables(self) -> list[Variable]:
-        """Return the variables that were watched by name."""
+        """Return the variables that were watched by `watch`."""
         owners = [k.owner() for k in self._watched if isinstance(k, Key)]
         return [o for o in owners if isinstance(o, Variable)]
 
@@ -80,7 +80,7 @@ class GradientTape:
         return no_gradient()
 
     def reset(self) -> None:
-        """Forget what was recorded so far."""
+        """Clear all records."""
         self._since = next(_serials)
         self._used = False
 
@@ -96,8 +96,8 @@ class GradientTape:
         Args:
             target: a tensor or a structure of tensors.
             sources: variables or watched tensors, in any structure.
-            output_gradients: what arrives at the target (ones by default), in its structure.
-            unconnected_gradients: "none" or "zero": what stands for a derivative that is not there.
+            output_gradients: the incoming gradient of the target (default: ones), in its structure.
+            unconnected_gradients: "none" or "zero": the value of a derivative that does not exist.
 
         Raises:
             RuntimeError: a second call on a tape that is not persistent.

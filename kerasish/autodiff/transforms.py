@@ -32,7 +32,7 @@ def _as_leaf(x: Any) -> Any:
     leaf = wrap(t.value.copy() if t.borrowed else t.value)
     leaf.require_grad()
     if t.tracked:
-        # Keep the way back to what x came from, for derivatives of derivatives.
+        # Keep the connection to the ops that computed x, for derivatives of derivatives.
         leaf = ops.multiply(t, 1)
     return leaf
 
@@ -46,7 +46,7 @@ def _run_watched(function: Callable[..., Any], args: Any, chosen: tuple[int, ...
 
 @contextmanager
 def _inside_derivative() -> Iterator[bool]:
-    """Record inside the block, as part of a derivative; gives whether it was recorded before."""
+    """Record inside the block, as part of a derivative; yields whether recording was on before."""
     before = recording.on
     recording.depth += 1
     try:
@@ -62,7 +62,7 @@ def value_and_grad(
     has_aux: bool = False,
     variables: Sequence[Variable] | None = None,
 ) -> Callable[..., Any]:
-    """Return a function giving (f(...), derivatives of its one-number result).
+    """Return a function that returns (f(...), derivatives of its one-number result).
 
     Args:
         function: returns a tensor of one element, or (it, anything) with `has_aux`.
@@ -70,7 +70,7 @@ def value_and_grad(
             None: by variables instead.
         has_aux: whether `function` returns (loss, aux).
         variables: with `argnums=None`: the variables to differentiate by; None: all trainable
-            ones that were used, and the derivatives come as a dict {variable: derivative}.
+            ones that were used, and the derivatives are a dict {variable: derivative}.
 
     Example:
         >>> f = value_and_grad(lambda x: x**2)
@@ -100,7 +100,7 @@ def value_and_grad(
                 )
             flat = tree.flatten(leaves)
             names = [name_of(t) for t in flat]
-            # An argument that has a past of its own may be differentiated by later on.
+            # An argument that was itself computed may be differentiated by later.
             outer = any(t.maker is not None for t in flat)
             results = differentiate([value], None, names, outer, since)
             output = (value, aux) if has_aux else value
@@ -129,13 +129,13 @@ def grad(
     has_aux: bool = False,
     variables: Sequence[Variable] | None = None,
 ) -> Callable[..., Any]:
-    """Return a function giving the derivatives of `function`; see `value_and_grad`.
+    """Return a function that returns the derivatives of `function`; see `value_and_grad`.
 
     Args:
         function: function of tensors with one number as its result.
         argnums: the argument, or arguments, to differentiate by.
         has_aux: whether `function` returns (result, more) and `more` is passed on.
-        variables: differentiate by these variables too; None: none.
+        variables: also differentiate by these variables; None: none.
 
     Example:
         >>> float(grad(grad(lambda x: x**3))(2.0))
@@ -153,7 +153,7 @@ def grad(
 
 
 class _Custom:
-    """Stands in a record for the op: the user's own gradient."""
+    """Replaces the op in a record: the user's gradient function."""
 
     name = "custom_gradient"
     sparse_gradients = False
@@ -174,10 +174,10 @@ class _Custom:
 
 
 def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
-    """Make `f`, which returns (result, gradient function), an op with that gradient.
+    """Convert `f`, which returns (result, gradient function), to an op with that gradient.
 
-    The gradient function gets what arrives at the result(s), as `upstream` by keyword or by
-    position, and returns one gradient for each argument of `f`.
+    The gradient function gets the incoming gradient of the result(s), as `upstream` by keyword or
+    by position, and returns one gradient for each argument of `f`.
 
     Args:
         f: function of tensors that returns (result, gradient function).
@@ -207,7 +207,7 @@ def custom_gradient(f: Callable[..., Any]) -> Callable[..., Any]:
 def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Structure) -> list[Any]:
     """Return, for each input, the derivative of sum(function(*inputs) * g).
 
-    Serves as the gradient of an op that is defined by a composition:
+    Can be used as the gradient of an op that is defined by a composition:
     `grad=lambda g, y, *xs: vjp(f, xs, [g])`.
 
     Args:
@@ -222,7 +222,7 @@ def vjp(function: Callable[..., Any], inputs: Sequence[Any], g: Structure) -> li
     """
     with _inside_derivative() as before:
         leaves = [_as_leaf(x) if dtypes.is_inexact(convert(x).dtype) else x for x in inputs]
-        since = next(_serials)  # what lies before the inputs is not this pass's
+        since = next(_serials)  # this pass does not go beyond the inputs
         results = tree.flatten(function(*leaves))
     names = [name_of(t) for t in leaves]
     result = differentiate(results, list(g), names, before, since)

@@ -1,7 +1,7 @@
-"""Engines that run what `ops` describes, found by name.
+"""Engines that run the ops of `kerasish.ops`, looked up by name.
 
 `register(name, factory)` adds one; packages may also name one in the entry-point group
-`kerasish.backends`. A backend is made when it is first asked for.
+`kerasish.backends`. A backend is created when it is first requested.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from kerasish.ops.op import set_default_engine
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# A backend is named by its class, or by where that is found: what it needs is imported on use.
+# A backend is given by its class or its import path: its dependencies are imported on use.
 _factories: dict[str, Callable[[], Backend] | str] = {
     "eager": "kerasish.backends.eager:make",
     "static": "kerasish.backends.static:Static",
@@ -34,10 +34,10 @@ _guard = threading.RLock()
 
 
 def register(name: str, factory: Callable[[], Backend]) -> None:
-    """Make a backend known by name; `factory()` makes it when it is first asked for.
+    """Register a backend by name; `factory()` creates it when it is first requested.
 
     Args:
-        name: what `kerasish.config.set_backend` takes. A backend of that name is replaced.
+        name: the argument of `kerasish.config.set_backend`. A backend of that name is replaced.
         factory: a function without arguments, or the class.
     """
     with _guard:
@@ -47,7 +47,7 @@ def register(name: str, factory: Callable[[], Backend]) -> None:
 
 
 def unregister(name: str) -> None:
-    """Forget a backend that was registered by name.
+    """Remove a backend that was registered by name.
 
     Raises:
         UnknownNameError: no backend of that name was registered.
@@ -61,7 +61,7 @@ def unregister(name: str) -> None:
 
 
 def names() -> list[str]:
-    """Return the names of the backends that can be asked for."""
+    """Return the names of the available backends."""
     return sorted({*_factories, *(point.name for point in _of_others())})
 
 
@@ -94,7 +94,7 @@ def _find_factory(name: str) -> Callable[[], Any]:
 
 def _of_others() -> Iterable[EntryPoint]:
     """Return the entry points of backends in other packages."""
-    from importlib.metadata import entry_points  # it takes longer to import than to ask
+    from importlib.metadata import entry_points  # its import takes longer than its use
 
     return entry_points(group="kerasish.backends")
 
@@ -102,7 +102,7 @@ def _of_others() -> Iterable[EntryPoint]:
 def choose(name: str | None = None) -> Backend:
     """Return the backend called `name`, or the one that the settings name, or the default.
 
-    It is the one for the current device; where it has none for that, the eager engine has.
+    It is the one for the current device; if it has none, that of the eager engine.
     """
     result, device = _named(name), current_device()
     return result.on(device) or get("eager").on(device) or result
@@ -121,5 +121,5 @@ def _named(name: str | None) -> Backend:
         ) from error
 
 
-# Single ops outside of any step are applied at once, whatever the backend for steps is.
+# Single ops outside of any step are applied immediately, with any backend for steps.
 set_default_engine(lambda: get("eager"))

@@ -1,21 +1,21 @@
-"""The contract between the engines and the rest: what a backend has to offer, and what it may.
+"""The contract between the engines and the rest: the required and optional methods of a backend.
 
-A backend says HOW and WHERE ops run. It applies single ops (`apply`), and it turns a pure step,
-a function of arrays that reads and assigns variables, into a `CompiledStep`. An eager backend's
-step runs the function; a static one's traces it once per signature. Whatever the engine, an
-assignment made inside a step takes effect when the step is over, all or none.
+A backend defines HOW and WHERE ops run. It applies single ops (`apply`), and it compiles a pure
+step, a function of arrays that reads and assigns variables, to a `CompiledStep`. An eager backend's
+step runs the function; a static one's traces it once per signature. With every engine, assignments
+inside a step take effect when the step ends, all or none.
 
-Only `apply` and `compile` must be written. Everything else has a default that is right and slow:
-control flow runs in Python, functions composed of ops run op by op, updates variable by variable,
-and `fit` calls the step once per batch.
+Only `apply` and `compile` must be written. Everything else has a default that is correct but slow:
+control flow runs in Python, functions composed of ops run op by op, updates run variable by
+variable, and `fit` calls the step once per batch.
 
-These public names are part of the contract; `docs/backend.md` shows a backend made of them:
+These public names are part of the contract; `docs/backend.md` shows a backend that uses them:
 
-- `kerasish.ops.op`: `Op` (`kernel`, `shape`, `outputs`, traits), `using_engine(engine)` puts an
-  current engine of all ops of this thread, `has_chosen_engine()` says whether one is;
+- `kerasish.ops.op`: `Op` (`kernel`, `shape`, `outputs`, traits), `using_engine(engine)` sets the
+  current engine of all ops of this thread, `has_chosen_engine()` returns whether one is set;
 - `kerasish.ops.shapes`: `Spec`, the shape and dtype that shape rules take;
-- `kerasish.tensor`: `prepare` makes the inputs of an op fit, `concrete` gives a tensor's array,
-  `finish` makes tensors of a kernel's arrays and records the op for the reverse pass;
+- `kerasish.tensor`: `prepare` converts the inputs of an op, `concrete` returns a tensor's array,
+  `finish` wraps a kernel's arrays in tensors and records the op for the reverse pass;
   `VariableScope` and `using_scope` keep the assignments of a step until `commit()`;
 - `kerasish.backends`: `Backend`, `CompiledStep`, `RowRun`, `register`.
 """
@@ -36,19 +36,19 @@ class RowRun(Protocol):
     """A compiled step that runs over the batches of one epoch.
 
     Attributes:
-        done: how many batches are done.
-        left: how many are left.
+        done: the number of batches done.
+        left: the number of remaining batches.
     """
 
     done: int
     left: int
 
     def run(self, seconds: float, most: int | None = None) -> int:
-        """Do batches until `seconds` have passed, or `most` are done; return how many."""
+        """Run batches until `seconds` have passed, or `most` are done; return their number."""
 
 
 class Timing(NamedTuple):
-    """How long one part of a step took: a record of a compiled step, or an op.
+    """The time of one part of a step: a record of a compiled step, or an op.
 
     Attributes:
         name: of the op or the kernel.
@@ -56,8 +56,8 @@ class Timing(NamedTuple):
         result: dtype and shape of what it computes.
         seconds: the time.
         nbytes: bytes of what it reads and writes, each counted once.
-        flops: the floating-point operations that it stands for; a multiply-add counts as two.
-        line: "file:line" of the user's code that it comes from, "" where that is not known.
+        flops: its floating-point operations; a multiply-add counts as two.
+        line: "file:line" of the user's code that it comes from, "" if that is not known.
     """
 
     name: str
@@ -90,7 +90,7 @@ class Formula(NamedTuple):
 
 
 class Peaks(NamedTuple):
-    """What a machine does at best, as measured.
+    """The measured peak performance of a machine.
 
     Attributes:
         flops: floating-point operations per second, of a large product of float32.
@@ -101,9 +101,9 @@ class Peaks(NamedTuple):
     nbytes: float
 
     def share(self, timing: Timing) -> float:
-        """Return the least time that a part can take here, by the time that it took.
+        """Return the least possible time of a part on this machine, divided by its time.
 
-        More than 1 is possible: what lies in a cache is read faster than memory.
+        More than 1 is possible: data in a cache is read faster than memory.
         """
         least = max(timing.flops / self.flops, timing.nbytes / self.nbytes)
         return least / timing.seconds if timing.seconds > 0 else 0.0
@@ -117,36 +117,36 @@ class CompiledStep(ABC):
 
     @abstractmethod
     def __call__(self, *args: Any, **kwargs: Any) -> Structure:
-        """Do the step: structures of arrays or tensors in, a structure of tensors out."""
+        """Run the step: structures of arrays or tensors in, a structure of tensors out."""
 
     def call_reading(self, *args: Any) -> tuple[Structure, list[tuple[Variable, Tensor]] | None]:
-        """Do the step; return its result, and each variable that it read, with its value then.
+        """Run the step; return its result, and each variable that it read, with its value then.
 
-        None in place of the variables: the ops of the call have left their own records, so that
+        None in place of the variables: the ops of the call have created records themselves, so that
         derivatives flow through it.
         """
         return self(*args), None
 
     def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
-        """Do the step; return its result, and how long each part took; [] if that is not known."""
+        """Run the step; return its result, and the time of each part; [] if that is not known."""
         return self(*args), []
 
     def call_on_array(self, x: Array) -> Array | None:
-        """Do a step of one array whose result is one tensor; return that as a new array.
+        """Run a step on one array whose result is one tensor; return that as a new array.
 
         Returns:
-            None where nothing has run: call the step instead.
+            None if nothing has run: call the step instead.
         """
         return None
 
     def ready_call(self, x: Array, mark: object) -> Callable[[Array], Array | None] | None:
-        """Return a function that does what `call_on_array` does, for arrays like this one alone.
+        """Return a function that does what `call_on_array` does, only for arrays like this one.
 
-        It returns None where `call_on_array` must be asked instead: where the array is of another
-        dtype, or anything has changed since the mark.
+        The function returns None if `call_on_array` must be called instead: if the array has
+        another dtype, or if anything has changed since the mark.
 
         Args:
-            x: an array that `call_on_array` has just taken.
+            x: an array for which `call_on_array` has just run.
             mark: `Changes.mark` before that call.
 
         Returns:
@@ -160,25 +160,25 @@ class CompiledStep(ABC):
         """Return the step as a run over whole batches of rows; None: call it batch by batch.
 
         Args:
-            arrays: the data, equally many rows each.
+            arrays: the data, with equal numbers of rows.
             pack: flat list of batch parts -> the step's arguments.
-            order: the numbers of the rows in turn.
+            order: the indices of the rows in the order of processing.
             batch_size: rows per batch.
         """
         return None
 
     def note_data(self, data: Any, epoch: int) -> None:  # noqa: B027 (most steps need not know)
-        """Note which data the batches of the coming epoch are taken from."""
+        """Note from which data the batches of the next epoch are taken."""
 
     def memory_report(self) -> dict[str, int]:
-        """Return what is known of the memory of the step's values, in bytes; {} if nothing.
+        """Return the memory of the step's values, in bytes; {} if it is not known.
 
-        "planned" is what they take, "unshared" what they would take without sharing.
+        "planned" is what they use, "unshared" what they would use without sharing.
         """
         return {}
 
     def prepare(self, *args: Any) -> bool:
-        """Get ready for calls with arguments like these, and run nothing.
+        """Prepare calls with arguments like these, without running anything.
 
         Returns:
             Whether the memory of such calls is known from now on.
@@ -194,7 +194,7 @@ class CompiledStep(ABC):
         return []
 
     def peaks(self) -> Peaks | None:
-        """Return what the machine does at best; None if that is not known."""
+        """Return the peak performance of the machine; None if it is not known."""
         return None
 
     def graphs(self) -> list[tuple[str, Any]]:
@@ -206,7 +206,7 @@ class Backend(Engine, ABC):
     """An engine: applies ops and compiles steps.
 
     Attributes:
-        name: what `kerasish.config.set_backend` and `KERASISH_BACKEND` call it.
+        name: its name for `kerasish.config.set_backend` and `KERASISH_BACKEND`.
         defines_by_run: whether steps run op by op, so that Python in them sees numbers.
     """
 
@@ -215,22 +215,22 @@ class Backend(Engine, ABC):
 
     @abstractmethod
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
-        """Return what `op` gives for `args`: a tensor, or a tuple of `op.outputs` tensors.
+        """Return the result of `op` for `args`: a tensor, or a tuple of `op.outputs` tensors.
 
         The results equal those of `op.kernel`, the reference kernel, in shape and dtype. NaN and
-        infinity are results like others: no warning, no error. If an input is tracked and records
+        infinity are ordinary results: no warning, no error. If an input is tracked and records
         are on, the results are recorded; `kerasish.tensor.finish` does so. No result shares memory
         with an array that the caller may write to (`Tensor.borrowed`); `finish` copies such ones.
 
         Args:
             op: the op.
-            args: one entry per input (of a variadic op: per element of its list): tensors or
-                whatever `kerasish.tensor.convert` takes; `prepare` makes them fit.
+            args: one entry per input (of a variadic op: per element of its list): tensors or any
+                argument of `kerasish.tensor.convert`; `prepare` converts them.
             attrs: all attributes of the op by name, not yet in canonical form.
 
         Raises:
             ShapeError: the inputs do not fit; `op.shape(*specs, **attrs)` raises it.
-            SymbolicArgument: raised by `prepare`; let it pass.
+            SymbolicArgument: raised by `prepare`; do not catch it.
         """
 
     @abstractmethod
@@ -238,32 +238,32 @@ class Backend(Engine, ABC):
         """Return a step that does what `function` does.
 
         `function` takes structures of arrays or tensors and returns a structure of tensors. Its
-        assignments to variables are made together when it has returned; an exception (Ctrl-C
-        among them) leaves every variable as it was. While it runs, this backend receives the
-        ops, unless the step is called where a thread has an engine already (inside another step
-        or a trace): that one stays. A step may be called from several threads at a time.
+        assignments to variables are made together when it has returned; an exception (including
+        Ctrl-C) leaves every variable unchanged. While it runs, this backend receives the ops,
+        unless the thread already has an engine (inside another step or a trace): that engine
+        stays. A step may be called from several threads at the same time.
 
         Args:
             function: the pure step.
             options: hints a backend may use or ignore: `name` for messages, `optimize`,
-                `training` where the step trains a model (a backend may warn of what is slow).
+                `training` if the step trains a model (a backend may warn about slow parts).
         """
 
     def on(self, device: Device) -> Backend | None:
-        """Return the backend that does this one's work on `device`; None if it has no such.
+        """Return the backend that replaces this one on `device`; None if there is none.
 
-        Where None comes, the eager engine runs the steps of that device. The default serves every
-        device: a backend that knows the CPU alone returns None for `device.kind != "cpu"`.
+        For None, the eager engine runs the steps of that device. The default supports every device:
+        a backend that supports only the CPU returns None for `device.kind != "cpu"`.
         """
         return self
 
     def synchronize(self) -> None:
-        """Wait until all work handed in so far is done."""
+        """Wait until all work submitted so far is done."""
 
     def threads(self) -> int | None:
-        """Return how many threads a step may use now; None where sums do not depend on it."""
+        """Return the number of threads a step may use now; None if sums do not depend on it."""
         return None
 
     def memory_report(self) -> dict[str, int]:
-        """Return what this backend knows of its memory, in bytes; {} if nothing."""
+        """Return the memory of this backend, in bytes; {} if it is not known."""
         return {}

@@ -1,4 +1,4 @@
-"""Files that keep what was costly to make: where they lie, how they are sealed and written.
+"""Files that cache expensive results: their folders, their checksums, how they are written.
 
 `KERASISH_CACHE_DIR`, else `$XDG_CACHE_HOME/kerasish`, else `~/.cache/kerasish` holds a folder for
 each kind of them; `KERASISH_CACHE_DIR=""` (empty) turns the disk off. Files are written under
@@ -14,7 +14,7 @@ from pathlib import Path
 
 
 def cache_folder(kind: str) -> Path | None:
-    """Return where files of this kind are kept; None if nowhere."""
+    """Return the folder of files of this kind; None if there is none."""
     chosen = os.environ.get("KERASISH_CACHE_DIR")
     if chosen is not None:
         return Path(chosen) / kind if chosen else None
@@ -31,19 +31,19 @@ def seal(mark: bytes, body: bytes) -> bytes:
 
 
 def unseal(mark: bytes, data: bytes) -> bytes:
-    """Return the body of what `seal` made.
+    """Return the body of a result of `seal`.
 
     Raises:
-        ValueError: the mark is another one, or the checksum does not fit.
+        ValueError: the mark differs, or the checksum does not match.
     """
     body = data[len(mark) + 32 :]
     if data[: len(mark)] != mark or hashlib.sha256(body).digest() != data[len(mark) :][:32]:
-        raise ValueError(f"damaged file: not {mark!r}, or its checksum does not fit")
+        raise ValueError(f"damaged file: not {mark!r}, or its checksum does not match")
     return body
 
 
 def replace(path: Path, data: bytes) -> None:
-    """Write a file whole: a reader gets the old file or this one.
+    """Write a file atomically: a reader gets the old file or this one.
 
     Raises:
         OSError: the folder cannot be written.

@@ -1,7 +1,7 @@
-"""Fused loops on arrays: what an engine asks of the code generator, without knowing which it is.
+"""Fused loops on arrays: the interface between an engine and the code generator.
 
 A loop runs over rows and columns. `LoopBuilder` describes what it computes for each element, each
-row and each column; `compile_loop` gives it as a function of arrays. The code generator is
+row and each column; `compile_loop` returns it as a function of arrays. The code generator is
 imported when the first loop is compiled; `backends/static/codegen/description.py` describes the ops
 and levels.
 """
@@ -16,13 +16,13 @@ from typing import Any, Protocol
 from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
-# Where the functions are that make `ArrayLoop`s and `TimeSteps`.
+# The import paths of the functions that create `ArrayLoop`s and `TimeSteps`.
 COMPILER = "kerasish.backends.static.array_loops:compile_array_loop"
 STEPS_COMPILER = "kerasish.backends.static.array_loops:compile_time_steps"
 
 
 class LoopBuilder(Protocol):
-    """What describes a loop: inputs first, then ops on their values, then outputs."""
+    """The description of a loop: inputs first, then ops on their values, then outputs."""
 
     def input(self, dtype: str, level: str = "element") -> Any:
         """Return the value of an operand: "element", "row", "column" or "scalar" level."""
@@ -37,8 +37,8 @@ class LoopBuilder(Protocol):
         """Write a value: one number for each of its level.
 
         Args:
-            value: what is written.
-            in_place: the input in whose memory it is written, element by element; None: in none.
+            value: the value that is written.
+            in_place: the input in whose memory it is written, element by element, or None.
         """
 
 
@@ -49,34 +49,34 @@ class ArrayLoop(Protocol):
     """A compiled loop."""
 
     def __call__(self, arrays: Sequence[Array], rows: int, columns: int, groups: int = 1) -> None:
-        """Run the loop on all threads that its work pays for.
+        """Run the loop on the number of threads that its work pays for.
 
         The results do not depend on the number of threads.
 
         Args:
             arrays: the inputs, then the outputs, in the order of the description: in C order, of
                 the dtypes described. No output overlaps another array, unless described so.
-            rows: how many rows.
-            columns: how many columns.
+            rows: the number of rows.
+            columns: the number of columns.
             groups: equal runs of rows with separate results of column reductions.
         """
 
     def at(
         self, addresses: Sequence[int], rows: int, columns: int, strides: tuple[int, ...]
     ) -> None:
-        """Run the loop on operands that lie anywhere, such as parts of the columns of an array.
+        """Run the loop on operands at any addresses, such as parts of the columns of an array.
 
         Args:
             addresses: of the inputs, then of the outputs.
-            rows: how many rows.
-            columns: how many columns.
+            rows: the number of rows.
+            columns: the number of columns.
             strides: for each operand the elements from one row to the next.
         """
 
     def over_segments(
         self, sizes: tuple[int, ...], addresses: Sequence[Sequence[int]], shared: Sequence[int]
     ) -> None:
-        """Run the loop on several lists of arrays, each with a size of its own.
+        """Run the loop on several lists of arrays, each with a separate size.
 
         Args:
             sizes: the elements of each segment.
@@ -91,7 +91,7 @@ class TimeSteps(Protocol):
     """All time steps of an LSTM, or of its gradient, in one call."""
 
     def __call__(self, arrays: Sequence[Array], sizes: tuple[int, int, int]) -> None:
-        """Run the steps on all threads that their work pays for.
+        """Run the steps on the number of threads that their work pays for.
 
         The results do not depend on the number of threads.
 
@@ -122,8 +122,8 @@ def compile_loop(describe: Describe, segments: bool = False) -> ArrayLoop | None
     """Return the loop that `describe` describes, or None where this machine cannot compile one.
 
     Args:
-        describe: calls the methods of the builder that it is given.
-        segments: whether the loop is to run by `over_segments`.
+        describe: calls the methods of the builder that is passed to it.
+        segments: whether the loop will run by `over_segments`.
     """
     compiler: Callable[..., ArrayLoop | None] = _function(COMPILER)
     return compiler(describe, segments)

@@ -1,4 +1,4 @@
-"""Where the values of a step come from, and the step as formulas."""
+"""The origins of the values of a step, and the step as formulas."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ from kerasish.graph.trace import Traced
 
 
 class Origins:
-    """Where the values of a compiled plan come from: layers, and lines of the user's code.
+    """The origins of the values of a compiled plan: layers, and lines of the user's code.
 
     Args:
         traced: the trace of the step.
-        graph: the graph that runs. Where the plan of an equal step serves this one, its values are
-            those of that step.
-        first: the values of the trace that the plan was made of, in order.
+        graph: the graph that runs. If the step uses the plan of an equal step, its values are those
+            of that step.
+        first: the values of the trace that the plan was compiled from, in order.
 
     Attributes:
-        described: the records of the last timed run, and what is known of each but its seconds.
+        described: the records of the last timed run, and their timings without the seconds.
     """
 
     def __init__(self, traced: Traced, graph: Graph, first: Sequence[Value]) -> None:
@@ -60,7 +60,7 @@ class Origins:
         return next((known[v] for v in self._near(values) if v in known), "")
 
     def _near(self, values: Sequence[Value]) -> Iterator[Value]:
-        """Yield values, then what nodes combine to compute them, the last first, then inputs."""
+        """Yield values, then the values that nodes combine, the last first, then inputs."""
         yield from values
         makers = [self.makers[v][0] for v in values if v in self.makers]
         for node in makers:
@@ -75,7 +75,7 @@ class Origins:
 
         Args:
             writes: what it computes.
-            others: the values that units compute: a part of a node that a unit of its own computes
+            others: the values that units compute: a part of a node that a separate unit computes
                 counts there.
         """
         total = 0
@@ -144,5 +144,5 @@ def _argument_names(function: Callable[..., Any], count: int) -> list[str]:
     parameters = inspect.signature(function).parameters.values()
     names = [p.name for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD]
     if not names and count <= len(_BATCH):
-        names = list(_BATCH)  # a step of a model behind a wrapper
+        names = list(_BATCH)  # a step of a model in a wrapper
     return names[:count] if len(names) >= count else [f"input_{i}" for i in range(count)]

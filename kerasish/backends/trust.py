@@ -1,14 +1,14 @@
-"""Reading files that only this user, or root, can have written: what is read there is executed.
+"""Reading files that only this user, or root, may have written, because they are executed.
 
     with open_folder(path) as folder:
         data = folder.read("ab", "name")
 
 The rules are those of ssh for its keys. A file, its folder and every folder above it belong to
 this user or to root, and neither group nor others can write them. Two exceptions: a folder above
-may be writable by all where it is sticky, as /tmp is (no user can move what belongs to others
-there), and a group that has no other member than this user counts as the user. Everything is
-opened from the root down without following links, and the opened descriptors are asked, not the
-paths: nothing can be exchanged in between. Where there are no POSIX users nothing is checked.
+may be writable by all if it is sticky, like /tmp (users cannot move files of others there), and a
+group whose only member is this user counts as the user. Everything is opened from the root down
+without following links, and the checks use the opened descriptors, not the paths: nothing can be
+replaced in between. On systems without POSIX users nothing is checked.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _NEVER_FOLLOW = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_CLOEXEC", 0)
 
 
 class UntrustedError(PermissionError):
-    """Another user can have written a file or folder; the message says which, and the fix."""
+    """Another user may have written a file or folder; the message names it and the fix."""
 
 
 class TrustedFolder(Closing):
@@ -41,7 +41,7 @@ class TrustedFolder(Closing):
         self.path, self._descriptor = path, descriptor
 
     def close(self) -> None:
-        """Give the descriptor back."""
+        """Close the descriptor."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1
@@ -53,7 +53,7 @@ class TrustedFolder(Closing):
             parts: names of folders below this one, then the file's name.
 
         Raises:
-            UntrustedError: another user can have written it.
+            UntrustedError: another user may have written it.
             OSError: it cannot be read.
         """
         path = self.path.joinpath(*parts)
@@ -84,7 +84,7 @@ def open_folder(path: Path) -> TrustedFolder:
 
     Raises:
         UntrustedError: another user can write it, or a folder above it.
-        OSError: it is not there, or no folder.
+        OSError: it does not exist, or is not a folder.
     """
     if not _POSIX:
         return TrustedFolder(path, -1)
@@ -105,10 +105,10 @@ def open_folder(path: Path) -> TrustedFolder:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder, and what is missing above it, for this user alone.
+    """Create a folder, and missing folders above it, only for this user.
 
     Args:
-        path: the folder; nothing happens where it exists.
+        path: the folder; nothing happens if it exists.
 
     Raises:
         OSError: it cannot be created.
@@ -132,7 +132,7 @@ def _open_below(parent: int, name: str, path: Path, above: bool = False) -> int:
 
 
 def _check(status: os.stat_result, path: Path, kind: int, above: bool = False) -> None:
-    """Raise UntrustedError where another user can change what was opened."""
+    """Raise UntrustedError if another user can change what was opened."""
     if stat.S_IFMT(status.st_mode) != kind:
         what = "file" if kind == stat.S_IFREG else "folder"
         raise UntrustedError(f"{path} is no plain {what}. Remove it")
@@ -152,7 +152,7 @@ def _check(status: os.stat_result, path: Path, kind: int, above: bool = False) -
 
 @functools.cache
 def _is_private(group: int) -> bool:
-    """Return whether a group is this user's own: of the same name, and without other members."""
+    """Return whether a group is private to this user: same name, and no other members."""
     import grp
     import pwd
 
@@ -160,8 +160,8 @@ def _is_private(group: int) -> bool:
         entry, user = grp.getgrgid(group), pwd.getpwuid(os.geteuid())
     except KeyError:
         return False
-    own = user.pw_gid == group and entry.gr_name == user.pw_name
-    return own and set(entry.gr_mem) <= {user.pw_name}
+    private = user.pw_gid == group and entry.gr_name == user.pw_name
+    return private and set(entry.gr_mem) <= {user.pw_name}
 
 
 _warned: set[str] = set()
@@ -172,8 +172,8 @@ def warn_untrusted(folder: Path, what: str, error: UntrustedError) -> None:
 
     Args:
         folder: the cache's folder.
-        what: what lies there, for the message, in the plural.
-        error: why it is not trusted.
+        what: the kind of its files, for the message, in the plural.
+        error: the reason why it is not trusted.
     """
     if str(folder) in _warned:
         return

@@ -1,6 +1,6 @@
-"""What pip has installed: versions and files of packages, without importing them.
+"""Installed packages: their versions and files, without importing them.
 
-`importlib.metadata` knows both. Its import takes longer than that of the modules that ask.
+`importlib.metadata` also has these, but its import takes longer than that of the modules here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def version_of(package: str) -> str:
 
 
 def files_of(package: str, name: str) -> list[str]:
-    """Return the paths of the files of some name that were installed with a package.
+    """Return the paths of the files of a name that were installed with a package.
 
     Args:
         package: its name, with underscores.
@@ -48,7 +48,7 @@ def files_of(package: str, name: str) -> list[str]:
 
 
 def _infos(package: str) -> Iterator[tuple[str, str]]:
-    """Yield (folder of modules, folder with facts on the package), in the order of imports."""
+    """Yield (folder of modules, folder of the package's metadata), in the order of imports."""
     for folder in sys.path:
         pattern = os.path.join(glob.escape(folder), f"{package}-*.dist-info")
         yield from ((folder, info) for info in glob.glob(pattern))

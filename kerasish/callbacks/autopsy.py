@@ -284,7 +284,7 @@ class NaNAutopsy(Callback):
         if shapes != head["variables"]:
             raise ValueError(
                 f"NaNAutopsy.replay: {os.fspath(filepath)!r} is of a model with "
-                f"{len(head['variables'])} variables of other shapes than this one's {len(shapes)}"
+                f"{len(head['variables'])} variables of other shapes than this one: {len(shapes)}"
             )
         for i, v in enumerate(variables):
             v.assign(arrays[f"variable/{i}"])
@@ -308,7 +308,7 @@ class _Batches:
             yield batch, number, rows
 
     def goes_on(self, more: _Batches) -> bool:
-        """Append the batches that follow, if they come from the same source."""
+        """Append the batches that follow, if they are from the same source."""
         if self.items is not more.items or more.first != self.first + self.count:
             return False
         self.count += more.count
@@ -422,13 +422,13 @@ def _copied(x: Array) -> Array:
 def _variables(model: Model, whole: bool = False) -> list[Any]:
     """Return all variables that a training step may read or change; `whole` slots are a file's."""
     metrics = [v for m in model.metrics for v in m.variables]
-    slots = model.optimizer.whole_variables if whole else model.optimizer.variables
+    slots = model.optimizer.undivided_variables if whole else model.optimizer.variables
     return list({id(v): v for v in (*model.variables, *metrics, *slots)}.values())
 
 
 def _take_state(model: Model, old: dict[str, Any] | None = None) -> dict[str, Any]:
     """Return copies of all variables, in the memory of an old state if there is one."""
-    result = len(model.optimizer.variables)  # more of them may come with the first step
+    result = len(model.optimizer.variables)  # more of them may appear with the first step
     if old is not None and old["drawn"] == result:
         kept = old["values"]
         for v, value in kept:

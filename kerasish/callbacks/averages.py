@@ -49,7 +49,7 @@ class SwapEMAWeights(Callback):
         return many
 
     def _swap(self, averages_in: bool) -> None:
-        """Swap weights and averages, unless the model holds the wanted ones already."""
+        """Swap weights and averages, unless the model already holds the requested ones."""
         for optimizer in self._optimizers():
             if optimizer.built and optimizer.averages_swapped != averages_in:
                 optimizer.swap_averages(self.model.trainable_variables)
@@ -94,7 +94,6 @@ class SwapEMAWeights(Callback):
 
 
 def _averaging(model: Model) -> list[Any]:
-    optimizer = getattr(model, "optimizer", None)
-    optimizer = getattr(optimizer, "inner_optimizer", optimizer)
+    optimizer = getattr(model.optimizer, "inner_optimizer", model.optimizer)
     many = getattr(optimizer, "optimizers", [optimizer])
     return [one for one in many if getattr(one, "use_ema", False)]

@@ -30,7 +30,7 @@ class BackupAndRestore(Resume):
     is resumed at the beginning of the epoch that it names.
 
     Args:
-        backup_dir: the folder, for this run alone; created if missing.
+        backup_dir: the folder, for this run only; created if missing.
         save_freq: "epoch", or a number of batches.
         double_checkpoint: whether to keep Keras's two files of the previous backup, too, as
             "….bkp". Two training states are always kept.
@@ -66,8 +66,8 @@ class BackupAndRestore(Resume):
         if self._past is None:
             if divides_slots() and from_writer(lambda: os.path.exists(self._path(RECORD))):
                 raise ResumeError(
-                    f"BackupAndRestore: the backup in {self.backup_dir!r} is Keras's, which rank 0 "
-                    "alone reads, but the optimizer's slots are divided among the ranks "
+                    f"BackupAndRestore: the backup in {self.backup_dir!r} is Keras's, which only "
+                    "rank 0 reads, but the optimizer's slots are divided among the ranks "
                     "(shard_optimizer=True). Call model.load_weights() on all ranks before fit(), "
                     "and name another folder."
                 )
@@ -91,8 +91,8 @@ class BackupAndRestore(Resume):
             ) from error
         self.model.load_weights(self._path(WEIGHTS))
         warnings.warn(
-            f"BackupAndRestore: the backup in {self.backup_dir!r} is Keras's, which keeps weights "
-            f"and place alone. Training goes on at epoch {epoch + 1}"
+            f"BackupAndRestore: the backup in {self.backup_dir!r} is Keras's, which keeps only "
+            f"weights and place. Training continues at epoch {epoch + 1}"
             f"{', its first batches are done again' if batch else ''}.",
             stacklevel=4,
         )
@@ -111,7 +111,7 @@ class BackupAndRestore(Resume):
         os.replace(record + ".new", record)
 
     def close(self) -> None:
-        """Delete the backup, unless it is to be kept or covers more epochs than `fit` asked for."""
+        """Delete the backup, unless it should be kept or covers more epochs than `fit` runs."""
         if not self.delete_checkpoint or self._holds_more() or not writes_here():
             return
         for name in (RECORD, WEIGHTS):

@@ -61,7 +61,7 @@ class Callback(ShortInitTracebacks):
             called a few times per second with the latest batch, and always for the last one;
             engines can then run many steps per call.
         everywhere: whether the hooks are called on every rank of data-parallel training. If False,
-            as for callbacks that write files or print, they are called on rank 0 alone. All ranks
+            as for callbacks that write files or print, they are called only on rank 0. All ranks
             see equal logs. All ranks are given the same callbacks.
         saves_optimizer: whether hooks save the model, with the optimizer's slots. Where ranks
             divide these (`DataParallel(shard_optimizer=True)`), all ranks call `model.save()`

@@ -1,4 +1,4 @@
-"""CallbackList: calls the same hook of many callbacks, and knows which of them need batches."""
+"""CallbackList: calls the same hook of many callbacks, and records which of them need batches."""
 
 from __future__ import annotations
 
@@ -145,14 +145,14 @@ class CallbackList(Callback):
         acting = [c for c in self.callbacks if acts(c)]
         self._hooks = {hook: [c for c in acting if answers(c, hook)] for hook in HOOKS}
         several = current_group().size > 1
-        self._alone = {id(c) for c in acting if several and not acts_everywhere(c)}
+        self._only_here = {id(c) for c in acting if several and not acts_everywhere(c)}
 
     def _call(self, hook: str, *args: Any) -> None:
         for callback in self._hooks[hook]:
-            progress = current_group().progress if id(callback) in self._alone else None
-            before = "" if progress is None else progress.alone
+            progress = current_group().progress if id(callback) in self._only_here else None
+            before = "" if progress is None else progress.only_here
             if progress is not None:
-                progress.alone = f"{label_of(callback)}.{hook}"
+                progress.only_here = f"{label_of(callback)}.{hook}"
             try:
                 getattr(callback, hook)(*args)
             except BaseException as error:
@@ -162,7 +162,7 @@ class CallbackList(Callback):
                 raise
             finally:
                 if progress is not None:
-                    progress.alone = before
+                    progress.only_here = before
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
         self._find_hooks()

@@ -149,7 +149,7 @@ class ModelCheckpoint(Monitor):
         return self._epoch
 
     def _should_save_on_batch(self, batch: int) -> bool:
-        """Count the batch; return whether the model is to be saved after it."""
+        """Count the batch; return whether the model must be saved after it."""
         self._thread.check()
         if self.save_freq == "epoch":
             return False
@@ -185,7 +185,7 @@ class ModelCheckpoint(Monitor):
             say(f"Epoch {epoch + 1}: {better}{done} to {path}")
 
     def _keep(self, path: str) -> list[str]:
-        """Add `path` to the files; return those that are to be deleted."""
+        """Add `path` to the files; return those that must be deleted."""
         if self.keep is None:
             return []
         known = [p for p in self._kept if p != path]
@@ -224,7 +224,7 @@ class ModelCheckpoint(Monitor):
         self._thread.wait()
 
     def _judge(self, epoch: int, path: str, logs: Logs | None) -> str | None:
-        """Return a text about the improvement, or None if nothing is to be saved."""
+        """Return a text about the improvement, or None if nothing should be saved."""
         try:
             value = self.get_monitor_value(logs)
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""Callbacks of other packages: any object with the methods, whatever its class."""
+"""Callbacks of other packages: any object with the methods, of any class."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ class InputMonitor(Callback):
     """Measures the share of each epoch in which training waits for the next batch.
 
     The share, 0 to 1, is added to the logs as "input_wait", and so to the `History` and to the log
-    files of callbacks that come after this one. Arrays in memory take no time: the engine reads
+    files of callbacks that follow this one. Arrays in memory take no time: the engine reads
     them itself. The time of validation does not count, nor does the first batch, which is read
     before the training begins.
 

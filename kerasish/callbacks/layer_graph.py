@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kerasish import tree
 
 if TYPE_CHECKING:
-    from kerasish.engine.layer.interface import LayerLike
+    from kerasish.engine.layer.interface import LayerGraph, LayerLike
     from kerasish.engine.model.model import Model
 
 
@@ -40,7 +40,7 @@ def list_nodes(model: Model) -> list[LayerNode]:
         [('m/x', ()), ('m/y', ('m/x',))]
     """
     results: dict[str, LayerNode] = {}
-    graph = getattr(model, "layer_graph", None)
+    graph = model.layer_graph
     if graph is None:
         _add_parts(results, model, model.name)
     else:
@@ -75,7 +75,7 @@ def _add_parts(result: dict[str, LayerNode], layer: LayerLike, name: str) -> Non
 
 
 def _add_graph(
-    result: dict[str, LayerNode], graph: Any, prefix: str, feeds: Sequence[str] | None
+    result: dict[str, LayerNode], graph: LayerGraph, prefix: str, feeds: Sequence[str] | None
 ) -> list[str]:
     """Add a functional model's calls; return the names of the nodes that compute its outputs.
 
@@ -96,7 +96,7 @@ def _add_graph(
             continue  # the call of an input layer
         inputs = [maker[id(t)] for t in node.inputs if id(t) in maker]
         name = f"{prefix}/{node.operation.name}"
-        inner = getattr(node.operation, "layer_graph", None)
+        inner = node.operation.layer_graph
         if inner is not None and len(inner.inputs) == len(inputs):
             names = _add_graph(result, inner, name, inputs)
         else:

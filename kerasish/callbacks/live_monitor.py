@@ -28,26 +28,26 @@ _COLUMNS = ("gradient", "activation", "zeros", "weight")
 class LiveMonitor(Callback):
     """Shows while a model trains how its losses, gradients, activations and weights run.
 
-    A few times per second or less, a small step of its own runs the model forward and back on the
+    A few times per second or less, a small separate step runs the model forward and back on the
     first rows of the first batch, as in inference, and changes nothing: the training gives the same
     numbers as without. It yields for each layer the norm of the gradient by its weights, the
     deviation of its results, the share of zeros among them and the norm of its weights; losses
-    and metrics come from the training itself. A terminal shows a line per curve and redraws them, a
+    and metrics are those of the training. A terminal shows a line per curve and redraws them, a
     notebook draws curves. Where the output is neither, a block of lines is printed per epoch.
 
     In a training on several processes only losses and metrics are shown.
 
     Args:
-        seconds: the least time between two looks, > 0.
-        rows: rows of the batch that are looked at, >= 1.
-        share: the most of the training's time that it may take, 0 < share <= 1: after a look that
+        seconds: the least time between two checks, > 0.
+        rows: rows of the batch that are checked, >= 1.
+        share: the most of the training's time that it may take, 0 < share <= 1: after a check that
             took long the next one waits longer.
         verbose: 0 shows nothing; the curves are kept nevertheless.
 
     Attributes:
         curves: name -> its points: "loss" and the metrics, and "gradient", "activation", "zeros"
             or "weight" followed by "/" and the path of a layer.
-        cost: the share of the training's time that the looks have taken so far.
+        cost: the share of the training's time that the checks have taken so far.
 
     Raises:
         ValueError: an argument is out of its range.
@@ -95,7 +95,7 @@ class LiveMonitor(Callback):
 
     @property
     def cost(self) -> float:
-        """The share of the training's time that the looks have taken so far."""
+        """The share of the training's time that the checks have taken so far."""
         return self._spent / max(time.perf_counter() - self._started, 1e-9)
 
     # --- hooks ------------------------------------------------------------------------------------
@@ -129,7 +129,7 @@ class LiveMonitor(Callback):
             text += f", batch {batch + 1}" + (f"/{steps}" if steps else "")
         return text
 
-    # --- looks ------------------------------------------------------------------------------------
+    # --- checks -----------------------------------------------------------------------------------
 
     def _look(self, logs: Logs, ended: bool) -> None:
         start = time.perf_counter()

@@ -90,7 +90,7 @@ class CSVLogger(Callback):
             self._warned = True
             warnings.warn(
                 f"CSVLogger: {self.filename!r} has no columns for {', '.join(missing)}, "
-                f"which came after its header was written",
+                f"which appeared after its header was written",
                 stacklevel=2,
             )
 

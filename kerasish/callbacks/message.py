@@ -6,7 +6,7 @@ import sys
 
 
 def say(text: str) -> None:
-    """Print `text` on a line of its own, above a progress bar that is being drawn."""
+    """Print `text` on its own line, above a progress bar that is being drawn."""
     tqdm = sys.modules.get("tqdm")
     if tqdm is None:  # then no bar is open either
         print(text, flush=True)

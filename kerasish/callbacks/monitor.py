@@ -1,4 +1,4 @@
-"""Monitor: watches one value of the logs and knows when it gets better."""
+"""Monitor: watches one value of the logs and detects when it improves."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ class Profiler(Callback):
     step is the part "Python": the call of a compiled step, or what happens between ops.
 
     The steps compute what they always do. On the static engine only the measured steps are done
-    one by one; elsewhere the whole epoch in which they lie goes from batch to batch in Python.
+    one by one; elsewhere their whole epoch runs batch by batch in Python.
 
     Args:
         path: the page to write, ".html": self-contained, without scripts. A file of the same name
@@ -124,7 +124,7 @@ class Profiler(Callback):
 
         A part is a tuple (name, layer, result, calls, seconds, bytes per second, line, operations,
         bytes, share of the peak). Numbers are those of one step, the median over the measured
-        steps; the longest part comes first.
+        steps; the longest part is first.
         """
         return timeline.parts_of(self.timings, self.peaks)
 

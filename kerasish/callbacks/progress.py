@@ -25,7 +25,7 @@ class Bar:
     Args:
         label: the task, such as "Epoch 1/10"; "" for none.
         target: number of steps, None if unknown.
-        verbose: 1 for the bar and the line, 2 for the line alone, 0 for neither.
+        verbose: 1 for the bar and the line, 2 for only the line, 0 for neither.
         unit: what a step is called.
         width: columns of the bar.
         interval: least time between two drawings, in seconds.
@@ -216,9 +216,9 @@ class ProgbarLogger(Callback):
     """Shows the progress of `fit`, `evaluate` and `predict` on standard output.
 
     On a terminal or in a notebook it draws a bar with the remaining time and running values, and
-    replaces it after the epoch by one line. Elsewhere it prints that line alone, shorter than 200
-    bytes and without control codes. `verbose` of `fit`: 0 nothing, 1 or "auto" as described, 2 the
-    lines alone everywhere.
+    replaces it after the epoch by one line. Elsewhere it prints only that line, shorter than 200
+    bytes and without control codes. `verbose` of `fit`: 0 nothing, 1 or "auto" as described, 2 only
+    the lines everywhere.
 
     Example:
         >>> import numpy as np

@@ -67,10 +67,10 @@ class Resume(Callback):
     number of threads training continues with a warning, and results agree up to rounding.
 
     A generator cannot be positioned: its first batches are read again and skipped, with a warning.
-    The same holds for other iterables. A `data.Dataset` is put to its place. A `PyDataset` is asked
+    The same is true of other iterables. A `data.Dataset` is positioned. A `PyDataset` is asked
     for its batches by index, and its `on_epoch_begin` and `on_epoch_end` are called again. Worker
     threads that draw from shared random generators do so in any order, with or without a crash;
-    `Dataset.random_map` does not. Your own callback takes part by defining `get_state` and
+    `Dataset.random_map` does not. Your own callback is included if it defines `get_state` and
     `set_state`.
 
     These are compared before anything is restored:
@@ -85,7 +85,7 @@ class Resume(Callback):
       the model gets the saved state, nothing is trained, and the state is kept for a later run.
 
     While a training runs, no other training can use its folder, in this or any other process. The
-    operating system releases the lock when the process ends, in whatever way.
+    operating system releases the lock when the process ends, in any way.
 
     Raises:
         ValueError: directory is empty, `every` or `seconds` is not positive.
@@ -129,7 +129,7 @@ class Resume(Callback):
         self._at_epoch: Any = None  # the random state at the start of the epoch, if needed
         self._batches = 0  # since the last save
         self._saved = time.perf_counter()
-        self._rest_until = (0.0, 0.0)  # process time, wall-clock time: whichever comes first
+        self._rest_until = (0.0, 0.0)  # process time, wall-clock time: the first that is reached
         self._overdue = False
         self._epochs = 0  # asked of fit
         self._over = False  # whether nothing is left to train
@@ -223,7 +223,7 @@ class Resume(Callback):
         if "contents" in wrong:
             warnings.warn(
                 f"{who}: the data have the shapes of those in {self.directory!r}, but other "
-                "numbers. The training goes on with them, not as if it had not been cut off.",
+                "numbers. The training continues with them, not as it would have without the stop.",
                 stacklevel=5,
             )
 
@@ -262,7 +262,7 @@ class Resume(Callback):
         warnings.warn(
             f"{type(self).__name__}: the training in {self.directory!r} has {done} done, more "
             f"than epochs={self._epochs}. Nothing is trained: the model is as it was saved there, "
-            f"and goes on from there with epochs={epoch + 1} or more.",
+            f"and continues from there with epochs={epoch + 1} or more.",
             stacklevel=5,
         )
 
@@ -275,7 +275,7 @@ class Resume(Callback):
         warnings.warn(
             f"{type(self).__name__}: the state was saved on another engine, number of threads or "
             f"number of shards ({said[0]}; now {said[1]}). These add up in another order: the "
-            "training goes on, but not bit for bit.",
+            "training continues, but not bit for bit.",
             stacklevel=4,
         )
 
@@ -367,7 +367,7 @@ class Resume(Callback):
         return rested and not self._thread.busy and not self._calls._is_working()
 
     def save(self, epoch: int, batch: int, logs: Logs | None = None) -> None:
-        """Save the state, on the rank that writes; `epoch` and `batch` are what comes next."""
+        """Save the state, on the rank that writes; `epoch` and `batch` are the next to do."""
         with gathered(self.model, "the saving of a training state"):
             if writes_here():
                 self._save(epoch, batch, logs)
@@ -398,7 +398,7 @@ class Resume(Callback):
     def _rest(self, cost: float) -> None:
         """Save nothing until `cost` seconds are a small share of the time that was computed."""
         # Half of the share for what holds up the training, half for what the thread takes away.
-        # A process that hardly computes (a GPU does, the data come slowly) goes by the clock.
+        # A process that hardly computes (a GPU does, the data are slow) uses the clock.
         rest = 2 * cost / self.share
         computed, passed = time.process_time() + rest, time.perf_counter() + 10 * rest
         self._rest_until = max(self._rest_until[0], computed), max(self._rest_until[1], passed)

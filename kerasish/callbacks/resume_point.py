@@ -1,4 +1,4 @@
-"""The point at which an interrupted training goes on."""
+"""The point at which an interrupted training continues."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 
 class ResumePoint(NamedTuple):
-    """Where a training goes on.
+    """Where a training continues.
 
     Attributes:
         first: the epoch that the run began with, which `peek` has opened.
-        epoch: the epoch to go on with.
+        epoch: the epoch to continue with.
         batch: batches of it that are done.
         redraw: sets the process's random sequences to where they were when `epoch` began; to be
             called before the epoch is opened.

@@ -23,7 +23,7 @@ class LearningRateScheduler(Callback):
     """Sets the learning rate at each epoch's start: rate = schedule(epoch, rate).
 
     Args:
-        schedule: a function of the epoch (from 0) and the current rate, or of the epoch alone.
+        schedule: a function of the epoch (from 0) and the current rate, or only of the epoch.
         verbose: 1 prints the rate at each epoch.
 
     Raises:

@@ -107,7 +107,7 @@ def check_state(state: dict[str, Any], version: int) -> None:
         return  # an unknown version; the reader raises an error
     check_values("the state", state, _STATE)
     if state["epoch"] < state["first"]:
-        raise ValueError(f"the state: epoch {state['epoch']} lies before {state['first']}")
+        raise ValueError(f"the state: epoch {state['epoch']} is before {state['first']}")
     if not maybe(dict_of(is_text))(state.get("facts")):
         raise ValueError("the state: facts are no texts")
     for name in ("at_start", "at_epoch", "random"):

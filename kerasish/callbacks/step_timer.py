@@ -1,4 +1,4 @@
-"""Times the parts of some training steps; what `Profiler` and `TensorBoard` show comes from it."""
+"""Times the parts of some training steps; `Profiler` and `TensorBoard` show its results."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class StepTimer:
     done: int = 0
 
     def begin(self) -> None:
-        """Forget what was timed; a training begins."""
+        """Drop what was timed; a training begins."""
         self.timings, self.seconds, self.done = [], [], 0
         self.plain_seconds = self.peaks = None
 
@@ -54,7 +54,7 @@ class StepTimer:
             program.replace_step("train", lambda step: timed if step is run else step)
 
     def detach(self, model: Model) -> None:
-        """Leave the training step alone."""
+        """Restore the training step."""
 
         def is_own(step: Any) -> bool:
             return _is_timed(step) and step.timer is self
@@ -72,7 +72,7 @@ class StepTimer:
         return result
 
     def note(self, timings: list[Timing], seconds: float, step: CompiledStep) -> None:
-        """Keep what the timing of a batch has shown, and the time that lies between its parts."""
+        """Keep what the timing of a batch has shown, and the time between its parts."""
         rest = max(seconds - sum(t.seconds for t in timings), 0.0)
         between = [
             t._replace(name="Python", layer="", result="", seconds=rest, nbytes=0, flops=0, line="")

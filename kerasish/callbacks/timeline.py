@@ -40,7 +40,7 @@ class Part(NamedTuple):
         name: of the op or the kernel.
         layer: the layers that it belongs to.
         result: dtype and shape of what it computes.
-        calls: how often it runs in a step.
+        calls: how often it runs per step.
         seconds: per step, the median over the timed steps.
         rate: bytes per second.
         line: "file:line" of the user's code.
@@ -64,11 +64,11 @@ class Part(NamedTuple):
 
 def lines_of(model: Model) -> dict[str, str]:
     """Return path, or name, of a layer -> "file:line" where the user's code makes it."""
-    layers = [layer for layer in model.flatten_layers() if layer.made_at is not None]
+    layers = [layer for layer in model.flatten_layers() if layer.created_at is not None]
     names = Counter(layer.name for layer in layers)
     lines = {}
     for layer in layers:
-        lines[layer.path] = line = "{}:{}".format(*layer.made_at)
+        lines[layer.path] = line = "{}:{}".format(*layer.created_at)
         if names[layer.name] == 1:  # a layer may be built before its model has a name
             lines[layer.name] = line
     return lines
@@ -163,7 +163,7 @@ def _summary(timer: StepTimer, total: float, sum_of_parts: float) -> str:
         text += (
             f" At its peak this machine computes {timer.peaks.flops / 1e9:,.0f} GFLOP/s (a product "
             f"of float32) and moves {timer.peaks.nbytes / 1e9:,.1f} GB/s (a copy in memory); what "
-            "lies in a cache moves faster."
+            "is in a cache moves faster."
         )
     return f"{text} The bar is the last step in the order of execution, one color per layer."
 

@@ -28,7 +28,7 @@ def state_variables(model: Model, whole: bool = True) -> list[Any]:
     optimizer = model.optimizer
     slots: list[Any] = []
     if optimizer is not None:
-        slots = optimizer.whole_variables if whole else optimizer.variables
+        slots = optimizer.undivided_variables if whole else optimizer.variables
     every: list[Any] = [*model.variables, *slots]
     for metric in model.metrics:
         every.extend(metric.variables)

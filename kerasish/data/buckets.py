@@ -128,7 +128,7 @@ class Buckets(PyDataset):
         return np.concatenate(self._batches) if index is None else self._batches[index].copy()
 
     def in_order(self, results: Array) -> Array:
-        """Return rows that came in the order of the batches, such as `predict`'s, in that of the
+        """Return rows in the order of the batches, such as `predict`'s, in that of the
         sequences; to be called before the next epoch is drawn, or with shuffle=False.
         """
         places, results = self.positions(), np.asarray(results)

@@ -30,10 +30,10 @@ class Dataset(ElementVerbs, BatchVerbs):
     they are plain arrays; iteration gives arrays that have a method `numpy`, too.
 
     A data set can be iterated again and again; each pass has a number, from 0 on. Shuffled orders
-    and random draws are functions of their seed and of this number, whatever the number of threads.
-    `fit` gives epoch n pass n. An iterator knows its place: `iterator.state()` is a small value,
-    with which `iterator.restore(state)` goes on in another process. `fit(resume=...)` keeps it, and
-    goes on in the middle of an epoch with the same bits.
+    and random draws are functions of their seed and of this number, for any number of threads.
+    `fit` gives epoch n pass n. An iterator has a place: `iterator.state()` is a small value,
+    with which `iterator.restore(state)` continues in another process. `fit(resume=...)` keeps it,
+    and continues in the middle of an epoch with the same bits.
 
     Threads (`num_parallel_calls`, `prefetch`) read a bounded number of elements ahead, and end when
     the iterator is dropped, at its end, and after an error, which is the one that your function
@@ -243,7 +243,7 @@ class Dataset(ElementVerbs, BatchVerbs):
             weights: one number >= 0 for each data set; None: all equal.
             seed: of the draws; None: drawn from the process's generator.
             stop_on_empty_dataset: whether it ends with the first data set that ends; else the
-                others go on.
+                others continue.
 
         Raises:
             ValueError: there is no data set, or the weights do not fit.

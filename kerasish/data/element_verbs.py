@@ -123,12 +123,12 @@ class ElementVerbs(Pipeline):
         """Return the elements in a random order, a function of the seed and of the pass.
 
         Args:
-            buffer_size: elements among which each next one is drawn; at least as many as there are
+            buffer_size: elements among which each next one is drawn; at least their total number
                 shuffles uniformly. Where elements can be read by number (arrays, files, `map` of
                 such) no element is held: the order of their numbers is computed instead, the same.
             seed: None: drawn from the process's generator when the data set is made; a training's
                 saved state keeps it.
-            reshuffle_each_iteration: whether each pass has an order of its own. Give False, and a
+            reshuffle_each_iteration: whether each pass has its own order. Give False, and a
                 seed, before you split by `take` and `skip`.
 
         Raises:
@@ -223,7 +223,7 @@ class ElementVerbs(Pipeline):
 
         Args:
             map_func: element -> Dataset.
-            cycle_length: data sets open at a time; None: as many as processors.
+            cycle_length: data sets open at a time; None: the number of processors.
             block_length: elements taken from one before it is the next one's turn.
             num_parallel_calls: not None: each open data set is read ahead by a thread.
             deterministic: accepted; the order is always kept.
@@ -261,7 +261,7 @@ class ElementVerbs(Pipeline):
         return transformation_func(self)
 
     def reduce(self, initial_state: Structure, reduce_func: Callable[..., Any]) -> Structure:
-        """Return what is left after `state = reduce_func(state, element)` for all elements.
+        """Return the state after `state = reduce_func(state, element)` for all elements.
 
         Example:
             >>> from kerasish.data import Dataset

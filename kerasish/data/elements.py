@@ -97,10 +97,10 @@ def to_element(value: Structure, place: Callable[[], str]) -> Any:
 
     Args:
         value: what a function or a generator returned.
-        place: returns where it came from, for errors.
+        place: returns its origin, for errors.
 
     Raises:
-        ValueError: a part is None, a ragged list, or nothing that stands for numbers or strings.
+        ValueError: a part is None, a ragged list, or cannot become numbers or strings.
     """
     kind = type(value)
     if kind is np.ndarray or isinstance(value, np.generic):
@@ -400,7 +400,7 @@ def _unequal(
     if leaf_shape(other) != shape:
         return ShapeError(
             f"{what}: {place} has shape {leaf_shape(other)}{at}, but element 0 has {shape}. "
-            "Elements of one batch have equal shapes: bring them to one shape in map(), or pad "
+            "Elements of one batch have equal shapes: give them one shape in map(), or pad "
             "them with padded_batch()."
         )
     return DTypeError(

@@ -1,4 +1,4 @@
-"""`map`: a function of each element, in this thread or in several; with random draws if wanted."""
+"""`map`: a function of each element, in this thread or in several; optionally with random draws."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class MapNode(DataNode):
 
 
 class _One:
-    """Calls the function for one element; knows no cursor, so that threads may hold it."""
+    """Calls the function for one element; refers to no cursor, so that threads may hold it."""
 
     def __init__(
         self, function: Callable[..., Any], key: tuple[int, int] | None, order: Array | None

@@ -1,4 +1,4 @@
-"""Nodes of a data pipeline, and cursors: what reads a node's elements and knows its place."""
+"""Nodes of a data pipeline, and cursors: what reads a node's elements and has a place."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ class Cursor:
 
 
 class DataNode:
-    """A step of a pipeline: where elements come from, or what is done with those of its inputs.
+    """A step of a pipeline: a source of elements, or what is done with those of its inputs.
 
     Nodes are immutable and shared by all data sets that are made from them.
 
@@ -202,7 +202,7 @@ class PlaceCursor(Cursor):
 class Through(Cursor):
     """A cursor over the elements of one other cursor.
 
-    Its place is the place of that cursor, with one value of its own where there is one.
+    Its place is the place of that cursor, with one additional value where there is one.
 
     Attributes:
         place_attribute: the attribute that holds this value, "" where there is none.
@@ -345,7 +345,7 @@ def rows_in(chunk: list[Any] | Stacked) -> list[Any]:
 def place_error(what: str) -> ValueError:
     """Return the error for data that has become shorter since its place was saved."""
     return ValueError(
-        f"The saved place of the Dataset lies behind the end of the data ({what} is missing): the "
+        f"The saved place of the Dataset is after the end of the data ({what} is missing): the "
         "data has changed since. Start from the beginning."
     )
 

@@ -1,9 +1,9 @@
 """Orders of a shuffle: functions of its seed, the number of the pass and the size of the buffer.
 
 A buffer of b elements is filled with the first b. Then each step draws a slot, gives the element in
-it, and puts the next element there. When there is none, the rest comes in a random order. The draws
+it, and puts the next element there. When there is none, the rest follows in random order. The draws
 of step t are a function of (seed, pass, t), so that the whole order can be computed at once, and so
-that a pass can go on at any step.
+that a pass can continue at any step.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Draws:
         return contents
 
     def rest(self, count: int) -> Array:
-        """Return the slots of the last `count` elements in turn, when no more elements come."""
+        """Return the slots of the last `count` elements in turn, once no elements follow."""
         return random_order(count, self._seed, self._number)
 
 

@@ -24,7 +24,7 @@ class Padding:
 
     Args:
         shapes: a structure like an element's, of shapes; None or -1 in a shape: the longest of the
-            batch. One shape stands for all parts; None: the longest everywhere.
+            batch. One shape is used for all parts; None: the longest everywhere.
         values: a structure of values, or one for all parts; None: 0, and "" for strings.
         what: the verb, for errors.
     """
@@ -38,7 +38,7 @@ class Padding:
         Args:
             elements: at least one.
             first: the number of the first one in its pass, for errors.
-            length: what stands for the longest of the batch, or None.
+            length: the length in place of the longest of the batch, or None.
         """
         one = elements[0]
         paths = [path for path, _ in tree.flatten_with_path(one)]
@@ -81,14 +81,14 @@ class Padding:
                     f"{at and f' at {at}'}, element {first} has {rank}."
                 )
         longest = [max(axis) for axis in zip(*sizes)]
-        wanted = [None] * rank if shape is None else list(shape)
-        if len(wanted) != rank:
+        declared = [None] * rank if shape is None else list(shape)
+        if len(declared) != rank:
             raise ShapeError(
-                f"{self._what}: padded_shapes{at} has {len(wanted)} axes, the elements have {rank}."
+                f"{self._what}: padded_shapes{at} has {len(declared)} axes, elements have {rank}."
             )
         if shape is None and length is not None and len(set(map(tuple, sizes))) > 1:
-            wanted[0] = length
-        target = [m if w is None or w == -1 else int(w) for w, m in zip(wanted, longest)]
+            declared[0] = length
+        target = [m if w is None or w == -1 else int(w) for w, m in zip(declared, longest)]
         for number, size in enumerate(sizes):
             if any(s > t for s, t in zip(size, target)):
                 raise ShapeError(

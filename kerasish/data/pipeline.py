@@ -1,4 +1,4 @@
-"""What all data sets can do: be iterated over, say what they are, know and restore their place."""
+"""What all data sets can do: iterate, describe themselves, save and restore their place."""
 
 from __future__ import annotations
 
@@ -222,11 +222,11 @@ class Pipeline(DataSource):
                 f"{chain(self._node)} gives its elements in turn; they have no numbers. Use "
                 "skip(n).take(1), or iterate."
             )
-        count, wanted = self._node.cardinality(), int(index)
-        wanted += count if wanted < 0 else 0
-        if not 0 <= wanted < count:
+        count, position = self._node.cardinality(), int(index)
+        position += count if position < 0 else 0
+        if not 0 <= position < count:
             raise IndexError(f"element {index} of {count}")
-        cursor = self._node.open(0, np.array([wanted], np.int64))
+        cursor = self._node.open(0, np.array([position], np.int64))
         try:
             return wrap(cursor.read())
         finally:

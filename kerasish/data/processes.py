@@ -2,8 +2,8 @@
 
 They start as new processes, not as copies of this one, so that its threads and locks do not matter.
 They get the function once, by value: lambdas and functions of a script or a notebook work, and no
-`if __name__ == "__main__":` is needed. Each process has a pipe of its own, and the tasks go round:
-the results come in order. A process whose pipe is closed ends at once, whatever it is doing.
+`if __name__ == "__main__":` is needed. Each process has its own pipe, and tasks are given in turn:
+the results are in order. A process whose pipe is closed ends at once, whatever it is doing.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _END_SECONDS = 1.0  # what has not ended by then is killed
 
 
 class WorkerProcesses:
-    """Processes that work on tasks; the results come in the order of the tasks.
+    """Processes that work on tasks; the results are in the order of the tasks.
 
     Args:
         work: task -> result; is sent to the processes.
@@ -106,7 +106,7 @@ class WorkerProcesses:
         worker = self._workers[number]
         worker.join(_END_SECONDS)
         return RuntimeError(
-            f"{self._what}: a worker process ended before its result came, with exit code "
+            f"{self._what}: a worker process ended before its result, with exit code "
             f"{worker.exitcode}. Below 0 it is that of a signal; -9: killed, often for memory."
         )
 
@@ -153,7 +153,7 @@ def _serve(pipe: Any, sent: bytes) -> None:
 
 
 def _receive(pipe: Any, tasks: queue.SimpleQueue[Any]) -> None:
-    """Read tasks as they come, so that the sender never waits; end with the pipe."""
+    """Read tasks as they arrive, so that the sender never waits; end with the pipe."""
     try:
         while True:
             tasks.put(pipe.recv())

@@ -17,7 +17,7 @@ _MOST_THREADS = 4  # after the last one, reading stays in its thread
 
 
 class Habit:
-    """What one pass over a node tells the next.
+    """What one pass over a node passes to the next.
 
     Attributes:
         at_once: whether reading took a small part of the time, so that no thread read ahead.
@@ -65,7 +65,7 @@ class PrefetchCursor(Cursor):
     Args:
         source: the cursor.
         depth: the most elements that are read ahead.
-        reopen: returns such a cursor before its first element.
+        reopen: returns a cursor before its first element.
         habit: what the passes before have shown.
     """
 

@@ -1,11 +1,11 @@
 """Calls of a user's function for all rows of a block at once, where this is certain to be the same.
 
 The function is not run as it is: a copy of it is, which can reach only what was checked. Its code
-may hold nothing that lasts beyond the call (no global, attribute or item of its own is set, nothing
+may hold nothing that lasts beyond the call (no global, attribute or item of it is set, nothing
 is imported, caught or yielded). The names that it reads are NumPy's functions that work on rows,
 numbers, arrays (as views that cannot be written to) and other functions of the same kind, each
 looked up again for each block. So a function that prints, counts, draws random numbers, asks for
-the value of an array or calls anything else is called for each element, as ever.
+the value of an array or calls anything else is called for each element, as usual.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _examined(code: CodeType) -> _Code | None:
 
 
 def _checked(value: Any, copies: dict[int, Any]) -> Any:
-    """Return what stands for a value that a function reads from outside.
+    """Return the replacement of a value that a function reads from outside.
 
     Raises:
         NotByRows: it may change, or may change something.
@@ -176,7 +176,7 @@ class RowCalls:
         self._is_new = True
 
     def __call__(self, block: Any, count: int) -> Any:
-        """Return the block of the results, or None: then the function is to be called by element.
+        """Return the block of the results, or None: then the function must be called per element.
 
         Args:
             block: the stacked elements.
@@ -186,7 +186,7 @@ class RowCalls:
             return None
         try:
             result = self._computed(block, count)
-        except Exception:  # noqa: BLE001 - calls for each element raise what users are to see
+        except Exception:  # noqa: BLE001 - calls per element raise what users should see
             self._left -= 1
             return None
         self._left = _MOST_FAILURES
@@ -221,7 +221,7 @@ def call_by_rows(function: Callable[..., Any], block: Any, count: int) -> Any:
 
 
 def _as_rows(block: Any, owners: list[Any]) -> Any:
-    """Return the element that stands for all rows of a block; note who owns its memory."""
+    """Return the element that represents all rows of a block; note the owner of its memory."""
     if type(block) is tuple:
         return tuple([_as_rows(part, owners) for part in block])
     if type(block) is dict:
@@ -233,7 +233,7 @@ def _as_rows(block: Any, owners: list[Any]) -> Any:
 
 
 def _as_blocks(result: Any, count: int, owners: list[Any]) -> Any:
-    """Return the blocks that a function's result stands for: arrays as `stack` makes them.
+    """Return the blocks that a function's result represents: arrays as `stack` makes them.
 
     No two of them share memory, with each other or with what the function got.
     """

@@ -149,12 +149,12 @@ def _of_constants(plain: Callable[..., Any]) -> Callable[..., Any]:
 _by_name |= {name: _of_constants(getattr(np, name)) for name in _OF_CONSTANTS}
 
 NUMPY = SimpleNamespace(**_by_name)
-"""What stands for the module `numpy` in a function that is called with rows."""
+"""The replacement of the module `numpy` in a function that is called with rows."""
 
 FUNCTIONS: dict[int, Any] = {
     id(getattr(np, name)): value for name, value in _by_name.items() if callable(value)
 }
-"""`id` of a function of NumPy -> what stands for it."""
+"""`id` of a function of NumPy -> its replacement."""
 
 ATTRIBUTES = frozenset(
     {name for name in (*_by_name, *vars(Row), *vars(math)) if not name.startswith("_")} - {"block"}

@@ -2,12 +2,12 @@
 
 A function that `map` calls for each element is a function of NumPy arrays. Called with a `Row` in
 place of each array, it computes all rows of a block at once, as long as it only does what gives
-each row the same bits as a call for that row alone. All else raises `NotByRows`, and `map` calls
+each row the same bits as a call for only that row. All else raises `NotByRows`, and `map` calls
 the function for each element.
 
-What gives the same bits: operations whose result for one number depends on that number alone and is
+What gives the same bits: operations whose result for one number depends only on that number and is
 exact or correctly rounded (arithmetic, comparisons, square roots, casts), operations that only move
-numbers, sums of integers, and sums of all numbers of a row that lies in memory without gaps, which
+numbers, sums of integers, and sums of all numbers of a row that is stored without gaps, which
 NumPy adds in the same order. Not: exponentials, logarithms and other functions whose last bit may
 depend on the place in a vector register; products of matrices; sums of floats along some axes.
 """
@@ -118,15 +118,15 @@ class Row:
         return Row(self.block.copy())
 
     def astype(self, dtype: Any, copy: bool = True) -> Row:
-        block, wanted = numbers(self.block), np.dtype(dtype)
-        if wanted not in NUMBERS:
-            raise NotByRows(f"astype({wanted})")
-        if block.dtype.kind == "f" and wanted.kind in "iu":
-            limits = np.iinfo(wanted)  # beyond them the result depends on the processor
+        block, target = numbers(self.block), np.dtype(dtype)
+        if target not in NUMBERS:
+            raise NotByRows(f"astype({target})")
+        if block.dtype.kind == "f" and target.kind in "iu":
+            limits = np.iinfo(target)  # beyond them the result depends on the processor
             least, most = float(block.min()), float(block.max())
             if not limits.min <= least <= most < float(limits.max):
                 raise NotByRows("a float beyond the integers of a dtype")
-        return Row(block.astype(wanted, copy=copy))
+        return Row(block.astype(target, copy=copy))
 
     # --- reductions -------------------------------------------------------------------------------
 

@@ -251,7 +251,7 @@ class _RepeatCursor(Cursor):
         self._read = self._read or bool(chunk)
         if isinstance(chunk, Stacked) and chunk.count == count:
             return chunk
-        elements = rows_in(chunk)  # the pass ends: what is missing comes from the next one
+        elements = rows_in(chunk)  # the pass ends: the next one supplies what is missing
         if not elements:
             self._next_pass()
         return elements + self.read_many(count - len(elements))

@@ -20,7 +20,7 @@ class ShuffleNode(Selection):
         source: the node.
         buffer: the size of the buffer, >= 1.
         seed: the seed.
-        reshuffles: whether each pass has an order of its own.
+        reshuffles: whether each pass has its own order.
     """
 
     def __init__(self, source: DataNode, buffer: int, seed: Seed, reshuffles: bool) -> None:

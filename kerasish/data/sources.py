@@ -1,4 +1,4 @@
-"""Where elements come from: rows of arrays, numbers, generators, functions of a number."""
+"""Sources of elements: rows of arrays, numbers, generators, functions of a number."""
 
 from __future__ import annotations
 
@@ -243,7 +243,7 @@ def _column(value: Any, name: str) -> Rows:
 
 
 def as_array(value: Any, name: str) -> np.ndarray:
-    """Return an array-like of any library, or a nested list, as a NumPy array of its own dtype."""
+    """Return an array-like of any library, or a nested list, as a NumPy array of the same dtype."""
     if isinstance(value, DataArray):
         return np.asarray(value.numpy())
     if isinstance(value, np.ndarray):
@@ -366,7 +366,7 @@ class GeneratorNode(DataNode):
         fits = (
             spec.shape is None
             or len(shape) == len(spec.shape)
-            and all(wanted is None or size == wanted for size, wanted in zip(shape, spec.shape))
+            and all(n is None or size == n for size, n in zip(shape, spec.shape))
         )
         if not fits:
             raise ValueError(f"{place()} has shape {shape}, the signature says {spec.shape}.")

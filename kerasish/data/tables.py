@@ -37,14 +37,14 @@ class Chosen:
         Raises:
             ValueError: there is no such column.
         """
-        wanted = list(known) if self.columns is None else self.columns
-        wanted = wanted + [name for name in self.labels if name not in wanted]
-        missing = [name for name in wanted if name not in known]
+        names = list(known) if self.columns is None else self.columns
+        names = names + [name for name in self.labels if name not in names]
+        missing = [name for name in names if name not in known]
         if missing:
             raise ValueError(
                 f"{where}: there is no column {missing[0]!r}; the columns are {list(known)}."
             )
-        return wanted
+        return names
 
     def element(self, columns: dict[str, Any]) -> Any:
         """Return x, or (x, y), of name -> column."""

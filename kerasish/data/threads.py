@@ -65,7 +65,7 @@ class Process:
 
 
 class Workers:
-    """Threads that work on tasks; the results come in the order of the tasks.
+    """Threads that work on tasks; the results are in the order of the tasks.
 
     Args:
         work: task -> result; runs in the threads.
@@ -241,7 +241,7 @@ def _ranked(seconds: deque[float], share: float) -> float:
 
 
 def all_cores_compute() -> bool:
-    """Return whether the engine's threads take all cores, so that reading gets none of its own."""
+    """Return whether the engine's threads take all cores, so that reading has no free core."""
     threads = config.threads() or os.environ.get("OMP_NUM_THREADS", "")
     return not str(threads).isdecimal() or int(threads) >= (os.cpu_count() or 1)
 

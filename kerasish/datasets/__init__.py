@@ -1,4 +1,4 @@
-"""Data sets: small ones always at hand, and Keras's named ones, downloaded on first use."""
+"""Data sets: small ones that are always here, and Keras's named ones, downloaded on first use."""
 
 from kerasish.datasets import boston_housing as boston_housing
 from kerasish.datasets import breast_cancer as breast_cancer

@@ -1,7 +1,7 @@
 """Boston housing: 506 suburbs of 1978, 13 features, median price (Harrison, Rubinfeld 1978).
 
 One feature is made from the share of Black residents, on the assumption that it moves prices. Use
-these data to repeat old results; `california_housing` serves new ones.
+these data to repeat old results, and `california_housing` for new ones.
 """
 
 from __future__ import annotations

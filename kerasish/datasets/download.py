@@ -60,7 +60,7 @@ def get_file(
 
     Raises:
         ValueError: bad arguments, a wrong checksum, an archive that is none or is unsafe.
-        ConnectionError: the download failed; the message says where to put the file by hand.
+        ConnectionError: the download failed; the message says where to put the file manually.
 
     Example:
         >>> import pathlib, tempfile
@@ -155,7 +155,7 @@ def download(
             result = _receive(origin, file, target, algorithm)
         if file_hash is not None and result != file_hash.lower():
             raise ValueError(
-                f"{origin}: the {algorithm} of what came is {result}, expected {file_hash}. "
+                f"{origin}: the {algorithm} of the download is {result}, expected {file_hash}. "
                 "Nothing was kept."
             )
         os.chmod(part, 0o644)
@@ -198,7 +198,7 @@ def _receive(origin: str, file: Any, target: Path, algorithm: str | None) -> str
 
 def _failed(origin: str, target: Path, why: str) -> str:
     return (
-        f"Could not download {origin}: {why}. Without network: put the file at {target} by hand, "
+        f"Could not download {origin}: {why}. Without network: put the file at {target} manually, "
         "or let KERASISH_DATASETS_URL name a folder that has it (for the named data sets)."
     )
 

@@ -66,7 +66,7 @@ def _unpack_tar(archive: Path, work: Path) -> None:
     if not hasattr(tarfile, "data_filter"):
         raise RuntimeError(
             f"{archive}: to unpack a tar file safely takes Python 3.10.12, 3.11.4 or later. Update "
-            "Python, or unpack the file by hand."
+            "Python, or unpack the file manually."
         )
     with tarfile.open(archive) as tar:
         tar.extractall(work, filter=_refuse_absolute)
@@ -90,7 +90,7 @@ def _unpack_zip(archive: Path, work: Path) -> None:
     with zipfile.ZipFile(archive) as zipped:
         for name in zipped.namelist():
             if _leads_outside(name):
-                raise zipfile.BadZipFile(f"member {name!r} would lie outside of the folder")
+                raise zipfile.BadZipFile(f"member {name!r} would be outside of the folder")
         zipped.extractall(work)
 
 

@@ -42,7 +42,7 @@ def load_data(
         maxlen: reviews of this many words or more are left out; None keeps all.
         seed: of the order of the reviews.
         start_char: put before every review; None for nothing.
-        oov_char: stands for unknown words; None leaves them out.
+        oov_char: replaces unknown words; None leaves them out.
         index_from: added to every word's rank.
         kwargs: `nb_words`, the former name of `num_words`.
 

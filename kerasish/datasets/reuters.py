@@ -45,7 +45,7 @@ def load_data(
         test_split: part of the texts for the test, in [0, 1).
         seed: of the order of the texts.
         start_char: put before every text; None for nothing.
-        oov_char: stands for unknown words; None leaves them out.
+        oov_char: replaces unknown words; None leaves them out.
         index_from: added to every word's rank.
 
     Shape:

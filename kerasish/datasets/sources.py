@@ -1,4 +1,4 @@
-"""Where the named data sets come from, and the checksums that make sure."""
+"""Addresses of the named data sets, and their checksums."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def fetch(
     """Return the path of a file of SOURCES in the cache, downloaded and checked if need be.
 
     The environment variable KERASISH_DATASETS_URL names a folder (a mirror, or file://...) that is
-    asked in place of the usual servers; the checksums hold for it too.
+    used in place of the usual servers, with the same checksums.
 
     Args:
         name: key in SOURCES.

@@ -126,7 +126,7 @@ class TensorLayout:
 
     @property
     def divides(self) -> bool:
-        """Whether a tensor of this layout lies in parts on several devices."""
+        """Whether a tensor of this layout is divided among several devices."""
         mesh = self._device_mesh
         return mesh is not None and any(mesh.size_of(axis) > 1 for axis in self._axes)
 

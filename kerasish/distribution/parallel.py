@@ -61,7 +61,7 @@ class Distribution:
     def auto_shard_dataset(self, value: bool) -> None:
         if not value:
             raise ValueError(
-                "auto_shard_dataset=False: every rank would bring batches of its own. Give all "
+                "auto_shard_dataset=False: every rank would have its own batches. Give all "
                 "ranks the same data (arrays, memory maps, a PyDataset, a generator with equal "
                 "batches): each takes its own rows of each batch."
             )
@@ -92,7 +92,7 @@ class Distribution:
         raise NotImplementedError(f"{type(self).__name__} must define get_variable_layout.")
 
     def get_tensor_layout(self, path: str) -> TensorLayout | None:
-        """Return the layout of a tensor inside the model; None: as it comes."""
+        """Return the layout of a tensor inside the model; None: unchanged."""
         return None
 
     def distribute_dataset(self, dataset: Structure) -> Structure:
@@ -138,9 +138,9 @@ class DataParallel(Distribution):
         device_mesh: a mesh of one axis; None: made of `devices`.
         devices: names of devices; None: `list_devices()`.
         auto_shard_dataset: True; see `Distribution`.
-        shards: a multiple of the number of processes; None: as many as processes.
-        shard_optimizer: whether each process keeps the optimizer's slots of its part of the
-            variables alone (ZeRO-1): less memory, the same bits. The optimizer must compute each
+        shards: a multiple of the number of processes; None: that number.
+        shard_optimizer: whether each process keeps only the optimizer's slots of its part of
+            the variables (ZeRO-1): less memory, the same bits. The optimizer must compute each
             element by itself. Files hold whole slots; all processes call `model.save()` together.
 
     Raises:
@@ -195,7 +195,7 @@ class ModelParallel(Distribution):
     """Variables divided by a map of layouts: each process keeps a segment of them and their slots.
 
     A variable whose layout names an axis of the mesh with several devices is divided evenly among
-    all processes, whatever the axis. It is gathered where a layer reads it, freed, and gathered
+    all processes, for any axis. It is gathered where a layer reads it, freed, and gathered
     again by the reverse pass; gradients are summed, and each process updates its segment. Batches
     are cut among all processes, as `DataParallel` cuts them, and the bits are those of
     `DataParallel`: only where the numbers are kept differs. Layouts of tensors that are no
@@ -312,8 +312,8 @@ def distribution() -> Distribution | None:
 def set_distribution(value: Distribution | None) -> None:
     """Divide all training, evaluation and prediction from now on as `value` says.
 
-    All processes call it. Models that are made before take part, too: all start from the values
-    that variables have on rank 0.
+    All processes call it. It also applies to existing models: all start from the values that
+    variables have on rank 0.
 
     Args:
         value: a `DataParallel` or `ModelParallel`; None: every process works by itself.

@@ -43,7 +43,7 @@ def initialize(
     job, with one line that names the rank, the machine, the step and the error.
 
     Args:
-        job_addresses: accepted as in Keras; the launcher knows the addresses.
+        job_addresses: accepted as in Keras; the launcher has the addresses.
         num_processes: how many processes there are; None: what the launcher says.
         process_id: the number of this one; None: what the launcher says.
         timeout: seconds that a step may wait for other ranks before the job ends, > 0. The first
@@ -66,14 +66,14 @@ def initialize(
         )
     if _Joined.watch is not None:
         raise RuntimeError("initialize: this process has joined its group already; call it once.")
-    wanted = _checked(num_processes, process_id)
+    requested = _checked(num_processes, process_id)
     launcher = launched()
     if launcher is None:
-        if wanted[0] not in (None, 1):
+        if requested[0] not in (None, 1):
             raise ValueError(
-                f"initialize: num_processes={wanted[0]}, but no launcher has started this process. "
-                f"Run: mpiexec -n {wanted[0]} python PROGRAM, or python -m kerasish.launch "
-                f"-n {wanted[0]} PROGRAM."
+                f"initialize: num_processes={requested[0]}, but no launcher has started this "
+                f"process. Run: mpiexec -n {requested[0]} python PROGRAM, or "
+                f"python -m kerasish.launch -n {requested[0]} PROGRAM."
             )
         return
     variable, size = launcher
@@ -87,7 +87,7 @@ def initialize(
             "python -m kerasish.launch; with srun choose its --mpi plug-in (srun --mpi=list)."
         )
     group = MpiGroup(mpi)
-    _compare(wanted, group)
+    _compare(requested, group)
     _share_cores(group)
     _choose_gpu(group)
     _join(group, timeout)
@@ -124,14 +124,14 @@ def _checked(num_processes: int | None, process_id: int | None) -> tuple[int | N
     return given["num_processes"], given["process_id"]
 
 
-def _compare(wanted: tuple[int | None, int | None], group: Group) -> None:
+def _compare(requested: tuple[int | None, int | None], group: Group) -> None:
     for name, asked, real in zip(
-        ("num_processes", "process_id"), wanted, (group.size, group.rank), strict=True
+        ("num_processes", "process_id"), requested, (group.size, group.rank), strict=True
     ):
         if asked is not None and asked != real:
             raise ValueError(
                 f"initialize: {name}={asked}, but the launcher has made it {real}. Leave the "
-                f"argument out, or start the job by mpiexec -n {wanted[0] or group.size}."
+                f"argument out, or start the job by mpiexec -n {requested[0] or group.size}."
             )
 
 
@@ -150,7 +150,7 @@ def _share_cores(group: MpiGroup) -> None:
 
 
 def _choose_gpu(group: MpiGroup) -> None:
-    """Give each rank of a machine a GPU of its own, unless the user has set them already."""
+    """Give each rank of a machine its own GPU, unless the user has set them already."""
     if current().kind == "cpu" or os.environ.get("KERASISH_DEVICE", "auto") != "auto":
         return
     import cupy

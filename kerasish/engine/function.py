@@ -137,7 +137,7 @@ class _Reverse:
 
 
 class _CompiledCall:
-    """Stands in a record for an op: a call of a compiled function."""
+    """Replaces an op in a record: a call of a compiled function."""
 
     name = "function"
     sparse_gradients = False
@@ -179,7 +179,7 @@ def _pull_back(
 
     Args:
         call: (args, kwargs).
-        values: what the variables held at the call; new values are forgotten.
+        values: what the variables held at the call; new values are dropped.
         arriving: the derivatives by f's results.
         places: numbers in the flat list of the arguments, then the variables' values.
     """

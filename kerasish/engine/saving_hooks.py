@@ -9,7 +9,7 @@ import importlib
 from collections.abc import Callable
 from typing import Any
 
-SAVING = "kerasish.saving"  # what registers the functions: it knows models
+SAVING = "kerasish.saving"  # the package that registers the functions
 
 _functions: dict[str, Callable[..., Any]] = {}
 

@@ -1,4 +1,4 @@
-"""Shape inference: runs Python functions on shapes and dtypes alone, by the ops' shape rules."""
+"""Shape inference: runs Python functions on shapes and dtypes only, by the ops' shape rules."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ class ShapesOnly(Engine):
     """The engine that computes only shapes and dtypes."""
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
-        """Return tensors without numbers, with the specs that the op's shape rule gives."""
+        """Return tensors without numbers, with the specs from the op's shape rule."""
         tensors, attrs = prepare(op, args, attrs)
         known = known_integer(op, [t.value for t in tensors], attrs)
         if known is not None:
             return wrap(known)
         specs = op.shape(*(Spec(t.shape, t.dtype) for t in tensors), **attrs)
-        many = (specs,) if isinstance(specs, Spec) else tuple(specs)
-        results = tuple(wrap(Abstract(s.shape, s.dtype)) for s in many)
+        all_specs = (specs,) if isinstance(specs, Spec) else tuple(specs)
+        results = tuple(wrap(Abstract(s.shape, s.dtype)) for s in all_specs)
         if op.grad is not None and recording.on and any(t.tracked for t in tensors):
             record(op, tensors, attrs, results)
         return results[0] if op.outputs == 1 and isinstance(specs, Spec) else results
@@ -78,8 +78,8 @@ class ShapesOnly(Engine):
         return carry, tree.map_structure(repeat, rows)
 
 
-# A size of the result that differs between the two is unknown. Both have many divisors, since
-# sizes are split and regrouped, and both are small, since Python may loop over them.
+# A size of the result that differs between the two is unknown. Both have many divisors, because
+# sizes are split and regrouped, and both are small, because Python may loop over them.
 _FILLS = (Unknown(120), Unknown(168))
 
 
@@ -134,9 +134,9 @@ def infer(
         function: a function of structures of tensors.
         args, kwargs: what it gets.
         engine: the engine that computes shapes.
-        by_values: whether to run it on ones if Python in it asks for numbers.
+        by_values: whether to run it on ones if Python in it reads numbers.
 
-    The function runs twice, with two different numbers in place of unknown sizes (None). Where the
+    The function runs twice, with two different numbers in place of unknown sizes (None). If the
     results differ, the size of the result is unknown. So any Python arithmetic on sizes works.
     """
     kwargs = kwargs or {}
@@ -146,7 +146,7 @@ def infer(
     except NumberAskedError:
         if not by_values:
             raise
-    # Python asks for numbers; without data, ones have to do.
+    # Python reads numbers; without data, use ones.
     return tree.map_structure(_merge, *(run_on_ones(function, args, kwargs, n) for n in (2, 3)))
 
 
@@ -166,14 +166,14 @@ def run_on_ones(
     kwargs: dict[str, Any] | None = None,
     unknown: int = 2,
 ) -> Any:
-    """Return what a function gives for ones in place of Specs; forget its assignments.
+    """Return the result of a function for ones in place of Specs; discard its assignments.
 
-    Where Python in a function asks for numbers, this stands in for `infer`.
+    If Python in a function reads numbers, this replaces `infer`.
 
     Args:
-        function: what is run, by the default engine.
+        function: run by the default engine.
         args, kwargs: structures, in which some leaves are Specs.
-        unknown: the number in place of sizes that are not known.
+        unknown: the number in place of unknown sizes.
     """
 
     def fill(x: Spec | AnyTensor | float | None) -> Any:
@@ -191,12 +191,12 @@ def run_aside(
     kwargs: dict[str, Any] | None = None,
     records: bool = False,
 ) -> Any:
-    """Return what a function gives, run by the default engine; forget its assignments.
+    """Return the result of a function, run by the default engine; discard its assignments.
 
     Args:
         function: what is run.
         args, kwargs: what it gets.
-        records: whether it may take derivatives.
+        records: whether it may compute derivatives.
     """
     quiet = nullcontext() if records else no_gradient()
     scopes = using_engine(None), using_scope(None), using_scope(VariableScope())

@@ -1,4 +1,4 @@
-"""Numbers that Python asks for in a trace: each answer becomes a condition of the trace."""
+"""Numbers that Python reads in a trace: each answer becomes a condition of the trace."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from kerasish.typing import Array
 if TYPE_CHECKING:
     from kerasish.graph.tracer import NodeWriter
 
-MOST_ELEMENTS = 64  # of an array for which Python asks: larger ones hardly come twice
+MOST_ELEMENTS = 64  # of an array that Python reads: larger ones rarely repeat
 
 
 class Condition(NamedTuple):
-    """What a trace takes for granted: that a value is what Python was given when it asked.
+    """An assumption of a trace: that a value equals the answer that Python got.
 
     Attributes:
         value: the value.
         answer: its array.
-        line: " at file:line" of the user's code that asked.
+        line: " at file:line" of the user's code that read it.
     """
 
     value: Value
@@ -34,14 +34,14 @@ class Condition(NamedTuple):
 
 
 class Answers:
-    """Answers Python's questions in one trace, from known answers first, then by computation.
+    """Answers Python's reads of numbers in one trace: first known answers, then computed ones.
 
     Args:
-        given: the answers to the first questions.
-        kernel_of: op -> its kernel, which computes the rest from the arguments of the call.
+        given: the answers to the first reads.
+        kernel_of: op -> its kernel, to compute the other answers from the call's arguments.
 
     Attributes:
-        conditions: what was asked and answered, in order.
+        conditions: the values read and their answers, in order.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Answers:
         if place < len(self._given):
             answer = self._given[place]
             if (answer.shape, answer.dtype) != (value.shape, dtypes.array_dtype(value.dtype)):
-                return None  # Python took another way: the questions are not those of before
+                return None  # Python took another path: it reads other values than before
         else:
             computed = self._compute(tracer, value)
             if computed is None:

@@ -1,9 +1,9 @@
 """A schedule of calls as one node of a graph: each call runs for many rows at once.
 
-The node holds one graph per kind of call and number of rows. Which calls run, for how many rows and
-on which rows, are numbers in its inputs: one compiled step serves every schedule that fits into its
-arrays. All values of one shape and dtype are the rows of one array, a buffer: first the given rows,
-then the results of the calls.
+The node holds one graph per kind of call and number of rows. Its inputs contain the schedule: the
+calls, and the number and indices of the rows of each. So one compiled step can run every schedule
+that fits into its arrays. All values of one shape and dtype are the rows of one array, a buffer:
+first the given rows, then the results of the calls.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ def chunks(count: int, widths: tuple[int, ...] = WIDTHS) -> tuple[tuple[int, int
     result: list[tuple[int, int]] = []
     first = 0
     while first < count:
-        left = count - first
-        enough = [w for w in widths if w >= left]
-        below = [w for w in widths if w < left]
+        rest = count - first
+        enough = [w for w in widths if w >= rest]
+        below = [w for w in widths if w < rest]
         whole = enough[0] if enough else 0
-        if whole and (not below or whole + _CALL_COST <= _cost_of_parts(left, below)):
+        if whole and (not below or whole + _CALL_COST <= _cost_of_parts(rest, below)):
             result.append((first, whole))
             break
         result.append((first, below[-1]))
@@ -79,7 +79,7 @@ def _scheduled(
 
 
 def _rows_of(buffer: Array, places: Array, width: int) -> Array:
-    """Return the rows at `places`, the last one repeated until there are `width`."""
+    """Return the rows at `places`; the last one is repeated up to `width` rows."""
     if len(places) < width:
         places = np.concatenate([places, np.full(width - len(places), places[-1], places.dtype)])
     return np.take(buffer, places, axis=0)
@@ -98,12 +98,12 @@ def _run(
     for kind, count, firsts, places, _ in _scheduled(table, index, inputs, outputs):
         for low, width in chunks(count, widths):
             high = min(low + width, count)
-            given = [
+            arguments = [
                 _rows_of(buffers[c], row[low:high], width) for c, row in zip(inputs[kind], places)
             ]
             runner = runners["graphs"][kind * len(widths) + widths.index(width)]
             with using_threads(1 if width <= _ONE_THREAD else None):
-                results = runner([*given, *captured])
+                results = runner([*arguments, *captured])
             for c, first, result in zip(outputs[kind], firsts.tolist(), results):
                 buffers[c][first + low : first + high] = result[: high - low]
     return buffers
@@ -150,8 +150,8 @@ def _reverse_of(tracer: Tracer, graph: Graph, arguments: int, floats: tuple[int,
         entered = [inner.input(v.spec) for v in graph.inputs]
         slopes = [inner.input(v.spec) if _is_float(v) else None for v in graph.outputs]
         results = inner.values_of(_slopes_of(graph, entered, slopes, len(graph.outputs)))
-    given = [*entered, *(g for g in slopes if g is not None)]
-    return Graph([t.value for t in given], inner.constants, inner.nodes, results)
+    entering = [*entered, *(g for g in slopes if g is not None)]
+    return Graph([t.value for t in entering], inner.constants, inner.nodes, results)
 
 
 def _run_reverse(
@@ -160,14 +160,14 @@ def _run_reverse(
 ) -> list[Any]:  # fmt: skip
     known, buffers = rest[:captured], rest[captured : captured + len(real)]
     arriving = iter(rest[captured + len(real) :])
-    slopes = [np.array(next(arriving)) if own else None for own in real]
+    slopes = [np.array(next(arriving)) if is_real else None for is_real in real]
     sums = [np.zeros(known[i].shape, known[i].dtype) for i in floats]
     schedule = list(_scheduled(table, index, inputs, outputs))
     for kind, count, firsts, places, repeated in reversed(schedule):
         changed = [j for j, c in enumerate(inputs[kind]) if real[c]]
         for low, width in chunks(count, widths):
             high = min(low + width, count)
-            given = [
+            arguments = [
                 _rows_of(buffers[c], row[low:high], width) for c, row in zip(inputs[kind], places)
             ]
             here = []
@@ -179,7 +179,7 @@ def _run_reverse(
                     here.append(part)
             runner = runners["graphs"][kind * len(widths) + widths.index(width)]
             with using_threads(1 if width <= _ONE_THREAD else None):
-                results = runner([*given, *known, *here])
+                results = runner([*arguments, *known, *here])
             for j, result in zip(changed, results):
                 target, rows = slopes[inputs[kind][j]], places[j, low:high]
                 if repeated >> j & 1:
@@ -220,8 +220,8 @@ def _write(
     """Write a node; return its results."""
     values = [tracer.value_of(t) for t in inputs]
     specs = op.shape(*(v.spec for v in values), **attrs)
-    many = (specs,) if isinstance(specs, Spec) else specs
-    outputs = [Value(tuple(s.shape), s.dtype) for s in many]
+    all_specs = (specs,) if isinstance(specs, Spec) else specs
+    outputs = [Value(tuple(s.shape), s.dtype) for s in all_specs]
     tracer.write_node(Node(op, values, attrs, outputs))
     results = [wrap(v) for v in outputs]
     if recording.on and any(t.tracked for t in inputs):
@@ -236,11 +236,11 @@ def batched_calls(
     outputs: tuple[tuple[int, ...], ...],
     arrays: tuple[Tensor, Tensor, Sequence[Tensor], Sequence[Tensor]],
 ) -> list[Tensor]:
-    """Write a schedule of calls into the trace that is being made; return the buffers.
+    """Write a schedule of calls into the current trace; return the buffers.
 
     Args:
         functions: one per kind of call: tensors with the rows along axis 0 -> results likewise.
-        names: what errors call the kinds.
+        names: the names of the kinds, for errors.
         inputs: the number of the buffer of each argument, for each kind.
         outputs: the number of the buffer of each result, for each kind.
         arrays: (table, index, leaves, capacity). A row of the table is (kind, rows, place in the
@@ -262,11 +262,11 @@ def batched_calls(
         for width in widths:
             inner = Inner(tracer)
             with inner.inside():
-                given = [
+                arguments = [
                     inner.input(Spec((width, *leaves[c].shape[1:]), leaves[c].dtype))
                     for c in places
                 ]
-                values = [inner.value_of(t) for t in function(given)]
+                values = [inner.value_of(t) for t in function(arguments)]
             if inner.written:
                 variable = next(iter(inner.written))
                 raise TraceError(
@@ -276,11 +276,11 @@ def batched_calls(
                     "model with run_eagerly=True."
                 )
             inners.append(inner)
-            results.append(([t.value for t in given], values))
+            results.append(([t.value for t in arguments], values))
     captured = _captured(inners)
     graphs = tuple(
-        inner.graph(captured, given, results_of_kind)
-        for inner, (given, results_of_kind) in zip(inners, results)
+        inner.graph(captured, arguments, results_of_kind)
+        for inner, (arguments, results_of_kind) in zip(inners, results)
     )
     attrs = {
         "graphs": graphs, "inputs": inputs, "outputs": outputs, "widths": widths,

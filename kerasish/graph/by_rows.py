@@ -1,9 +1,9 @@
 """A graph whose results belong to the rows of a batch, as the graph of a block of its rows.
 
-Row i of each output depends on row i of the inputs and on variables only: that is proved op by op,
-by the rules of `ops/rows.py`. Then the graph of a few rows gives these rows of the results. It is
-made from the graph of all rows, not traced again: a number that Python took from the size of the
-batch stays what it is.
+Row i of each output must depend only on row i of the inputs and on variables. This is checked op by
+op, by the rules of `ops/rows.py`. Then the graph of a few rows computes these rows of the results.
+It is derived from the graph of all rows, not traced again: a number that Python computed from the
+size of the batch does not change.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 from kerasish.graph.formulas import bytes_of
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.ops import rows
-from kerasish.ops.rows import NotByRows, RowCall, RowPlace, Rule
+from kerasish.ops.rows import NotByRows, RowCall, RowPlace
 from kerasish.ops.shapes import Spec
 
 
@@ -23,8 +23,8 @@ class ByRows(NamedTuple):
     """The graph of a block of rows.
 
     Attributes:
-        graph: its arguments and outputs have as many rows as a block.
-        values: value of the graph of all rows -> that of this one, where they differ.
+        graph: its arguments and outputs have the rows of a block.
+        values: value of the graph of all rows -> that of this one, if they differ.
         most: the largest number of bytes per row that a node reads and writes.
     """
 
@@ -38,7 +38,7 @@ def by_rows(graph: Graph, arguments: int, block: int) -> ByRows | None:
 
     Args:
         graph: as traced; its first inputs are the arguments, which have the rows as first axis.
-        arguments: how many there are.
+        arguments: the number of arguments.
         block: rows of the new graph, at least 1 and fewer than the graph's.
     """
     try:
@@ -51,7 +51,7 @@ class MixedRows(Exception):  # noqa: N818 (a signal, not an error)
     """Rows may depend on other rows.
 
     Attributes:
-        node: what may mix them; None: an argument or a result has no rows.
+        node: the node that may mix them; None: an argument or a result has no rows.
     """
 
     def __init__(self, node: Node | None) -> None:
@@ -60,7 +60,7 @@ class MixedRows(Exception):  # noqa: N818 (a signal, not an error)
 
 
 def divided(graph: Graph, arguments: int, block: int) -> ByRows:
-    """Return what `by_rows` does.
+    """Return the result of `by_rows`.
 
     Raises:
         MixedRows: rows may depend on other rows.
@@ -94,7 +94,7 @@ class _Blocks:
         self.nodes: list[Node] = []
         self.constants = dict(graph.constants)
         self.most = 0
-        self.node: Node | None = None  # the one that is looked at
+        self.node: Node | None = None  # the current one
         self._makers: dict[Value, Node] = {}
         self._shrunk: dict[tuple[Value, int, int], Value] = {}
 
@@ -133,7 +133,7 @@ class _Blocks:
         if not any(places):
             self.nodes.append(node)
             return
-        rule: Rule | None = getattr(op, "rows", None)  # ops that passes made have none
+        rule = op.rows  # ops created by passes have none
         if rule is None:
             raise NotByRows
         call = RowCall(
@@ -154,18 +154,18 @@ class _Blocks:
         self.most = max(self.most, bytes_of(held) // self.rows)
 
     def _check(self, node: Node, inputs: list[Value], attrs: dict[str, Any]) -> None:
-        """Raise unless the op's shape rule gives what the rule of the rows says."""
+        """Raise unless the op's shape rule agrees with the rule of the rows."""
         specs = node.op.shape(*(v.spec for v in inputs), **attrs)
-        many = (specs,) if isinstance(specs, Spec) else tuple(specs)
-        wanted = [(self.values[v].shape, v.dtype) for v in node.outputs]
-        if [(tuple(s.shape), s.dtype) for s in many] != wanted:
+        all_specs = (specs,) if isinstance(specs, Spec) else tuple(specs)
+        expected = [(self.values[v].shape, v.dtype) for v in node.outputs]
+        if [(tuple(s.shape), s.dtype) for s in all_specs] != expected:
             raise NotByRows
 
     def _shrink(self, v: Value, axis: int, size: int) -> Value:
-        """Return a value without rows that repeats itself along an axis, with fewer repeats.
+        """Return a value without rows that repeats along an axis, with fewer repeats.
 
         Raises:
-            NotByRows: nothing says that it repeats itself.
+            NotByRows: it is not known to repeat.
         """
         key = v, axis, size
         if key not in self._shrunk:
@@ -186,7 +186,7 @@ class _Blocks:
         if node is None:
             raise NotByRows
         inputs, attrs = list(node.inputs), node.attrs
-        rule: Rule | None = getattr(node.op, "rows", None)
+        rule = node.op.rows
         from_last = axis - len(v.shape)
         if node.op.name == "fill":
             attrs = {**attrs, "shape": small.shape}
@@ -198,8 +198,8 @@ class _Blocks:
         elif node.op.elementwise:
             for i, x in enumerate(inputs):
                 if len(x.shape) >= -from_last and x.shape[from_last] != 1:
-                    own = len(x.shape) + from_last
-                    inputs[i] = self._shrink(x, own, small.shape[axis])
+                    x_axis = len(x.shape) + from_last
+                    inputs[i] = self._shrink(x, x_axis, small.shape[axis])
         elif node.op.name == "transpose":
             inputs = [self._shrink(inputs[0], attrs["axes"][axis], small.shape[axis])]
         elif node.op.name == "strided_slice":
@@ -217,7 +217,7 @@ class _Blocks:
         return small
 
     def _shrink_factors(self, factors: list[Value], from_last: int, size: int) -> None:
-        """Give the factors of a product fewer rows, columns or pairs of matrices."""
+        """Reduce the rows, columns or pairs of matrices of a product's factors."""
         for i, x in enumerate(factors):
             read = i == 2 + from_last if from_last >= -2 else len(x.shape) >= -from_last
             if read and x.shape[from_last] != 1:

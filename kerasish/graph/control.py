@@ -1,4 +1,4 @@
-"""Control flow in a graph: nodes that hold graphs of their own.
+"""Control flow in a graph: nodes that hold graphs.
 
 `branch` runs one of several graphs, `loop` runs one graph while another returns True, and `scan`
 runs one graph along the leading axis of its inputs. Values of the enclosing graph that these graphs
@@ -99,7 +99,7 @@ def replay(graph: Graph, inputs: Sequence[Any]) -> list[Tensor]:
     values.update(zip(graph.inputs, inputs))
     engine = current_engine()
     for node in graph.nodes:
-        op: Any = node.op  # may also be an op that only graphs have
+        op: Any = node.op  # may also be an op that occurs only in graphs
         out = engine.apply(op, [values[v] for v in node.inputs], node.attrs)
         values.update(zip(node.outputs, (out,) if node.op.outputs == 1 else out))
     return [values[v] for v in graph.outputs]
@@ -115,20 +115,20 @@ def _slopes_of(graph: Graph, inputs: Sequence[Any], gs: Sequence[Any], count: in
     Args:
         gs: the incoming gradient of each output; None if there is none.
     """
-    wanted = [i for i, x in enumerate(inputs) if _is_float(x)]
+    floating = [i for i, x in enumerate(inputs) if _is_float(x)]
     reached = [i for i in range(count) if _is_float(graph.outputs[i]) and gs[i] is not None]
 
     def run(*floats: Any) -> list[Any]:
-        given = list(inputs)
-        for i, x in zip(wanted, floats):
-            given[i] = x
-        created = replay(graph, given)
+        arguments = list(inputs)
+        for i, x in zip(floating, floats):
+            arguments[i] = x
+        created = replay(graph, arguments)
         return [created[i] for i in reached]
 
-    if not reached or not wanted:
-        return [_zeros(inputs[i]) for i in wanted]
-    result = vjp(run, [inputs[i] for i in wanted], [gs[i] for i in reached])
-    return [_zeros(inputs[i]) if g is None else g for i, g in zip(wanted, result)]
+    if not reached or not floating:
+        return [_zeros(inputs[i]) for i in floating]
+    result = vjp(run, [inputs[i] for i in floating], [gs[i] for i in reached])
+    return [_zeros(inputs[i]) if g is None else g for i, g in zip(floating, result)]
 
 
 def _zeros(x: Tensor) -> Tensor:
@@ -137,8 +137,8 @@ def _zeros(x: Tensor) -> Tensor:
 
 def _spread(slopes: Sequence[Any], inputs: Sequence[Any]) -> list[Any]:
     """Return a gradient for every input: None for those that have none."""
-    left = iter(slopes)
-    return [next(left) if _is_float(x) else None for x in inputs]
+    remaining = iter(slopes)
+    return [next(remaining) if _is_float(x) else None for x in inputs]
 
 
 # --- branch ---------------------------------------------------------------------------------------
@@ -184,8 +184,8 @@ def _shape_loop(
 
 def _grad_loop(gs: Sequence[Any], ys: Sequence[Any], *inputs: Any, **attrs: Any) -> Sequence[Any]:
     raise TraceError(
-        f"while_loop{at_user_line()}: how often a compiled loop ran is not kept, so no gradient "
-        "flows through it. "
+        f"while_loop{at_user_line()}: the number of iterations of a compiled loop is not kept, so "
+        "no gradient flows through it. "
         "Give maximum_iterations, use fori_loop or scan with a known count, or compile the model "
         "with run_eagerly=True."
     )
@@ -249,8 +249,8 @@ def _grad_scan(
         new = [
             spread[i] if of_trail[i] is None else ops.add(spread[i], of_trail[i]) for i in floats
         ]
-        own = [g for g in spread[carried + scanned :] if g is not None]
-        total = [ops.add(a, b) for a, b in zip(of_captured, own)]
+        of_step = [g for g in spread[carried + scanned :] if g is not None]
+        total = [ops.add(a, b) for a, b in zip(of_captured, of_step)]
         of_xs = [g for g in spread[carried : carried + scanned] if g is not None]
         return (new, total), of_xs
 

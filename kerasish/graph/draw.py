@@ -61,7 +61,7 @@ def parts_of(graph: Graph, first: int = 0) -> list[Part]:
 
 
 def write_picture(graphs: Sequence[tuple[str, Graph]], path: str) -> None:
-    """Write graphs to a `.svg` or `.dot` file, one below the other, or a cluster each.
+    """Write graphs to a `.svg` file, one below the other, or to a `.dot` file, one cluster each.
 
     Raises:
         ValueError: another suffix.

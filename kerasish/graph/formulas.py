@@ -1,4 +1,4 @@
-"""Graphs as formulas: what each node computes, and how much work it is."""
+"""Graphs as formulas: the computation and the amount of work of each node."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Statement(NamedTuple):
 
 
 def pieces(node: Node) -> Sequence[Node]:
-    """Return the nodes of single ops that a node combines; a node of one op gives itself."""
+    """Return the nodes of single ops that a node combines; for a node of one op, the node."""
     body = node.attrs.get("body")
     if isinstance(body, (FusedBody, Attention)):
         nodes: Sequence[Node] = body.graph.nodes
@@ -45,7 +45,7 @@ def pieces(node: Node) -> Sequence[Node]:
 
 
 def work_of(node: Node) -> int:
-    """Return the floating-point operations of a node, of one iteration where none is known."""
+    """Return the floating-point operations of a node; per iteration if their number is unknown."""
     graphs = graphs_of(node.attrs) if node.op.kind == "control" else {}
     if graphs:
         inner = [sum(map(work_of, g.nodes)) for several in graphs.values() for g in several]
@@ -66,7 +66,7 @@ def bytes_of(values: Sequence[Value]) -> int:
 
 
 def results_of(node: Node) -> str:
-    """Return dtypes and shapes of what a node computes."""
+    """Return dtypes and shapes of the results of a node."""
     return ", ".join(f"{v.dtype}{list(v.shape)}" for v in node.outputs)
 
 
@@ -74,7 +74,7 @@ class Names:
     """Names of values: those of variables and arguments, then those of layers, numbered.
 
     Args:
-        given: values that have a name.
+        given: the names of values that have one.
         paths: value -> the layers that compute it.
     """
 

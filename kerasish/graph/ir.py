@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from kerasish.ops.op import Traits
+from kerasish.ops.rows import Rule
 from kerasish.ops.shapes import Spec
 from kerasish.typing import Structure
 
@@ -77,6 +78,7 @@ class NodeOp(Protocol):
     reduction: str
     view: bool
     aliases: bool
+    exact: bool
     keeps_zero: bool
     repeats: bool
     cheap: bool
@@ -88,6 +90,11 @@ class NodeOp(Protocol):
     calls_python: bool
     effect: bool
     symbol: str
+    rows: Rule | None
+
+    @property
+    def gives_index(self) -> bool:
+        """Whether the op is a reduction to the index of an element, not to a value."""
 
     @property
     def kernel(self) -> Callable[..., Any]:
@@ -147,7 +154,7 @@ class Graph:
 
     Attributes:
         inputs: values that the caller supplies.
-        constants: values that are known already -> their arrays.
+        constants: values that are known -> their arrays.
         nodes: the nodes in topological order.
         outputs: the values that it returns; a value may occur several times.
     """
@@ -166,11 +173,11 @@ class Graph:
 
     def replace(self, **parts: Any) -> Graph:
         """Return a graph that differs in the given parts."""
-        own = {name: getattr(self, name) for name in self.__slots__}
-        return Graph(**{**own, **parts})
+        current = {name: getattr(self, name) for name in self.__slots__}
+        return Graph(**{**current, **parts})
 
     def uses(self) -> dict[Value, int]:
-        """Return how often each value is read, by nodes and as an output."""
+        """Return the number of reads of each value, by nodes and as an output."""
         counts: dict[Value, int] = {}
         for node in self.nodes:
             for v in node.inputs:
@@ -223,18 +230,18 @@ class GraphError(AssertionError):
 
 
 def check_order(graph: Graph) -> Graph:
-    """Return the graph if every value is computed before it is read: what a step relies on.
+    """Return the graph if every value is computed before it is read, as a step requires.
 
     Raises:
-        GraphError: a pass has lost a node, or moved it behind one that reads its result.
+        GraphError: a pass has lost a node, or moved it after one that reads its result.
     """
     known: set[Value] = set(graph.inputs) | set(graph.constants)
     for node in graph.nodes:
         if not known.issuperset(node.inputs):
-            raise GraphError(f"{node!r} reads a value before it is made")
+            raise GraphError(f"{node!r} reads a value before it is computed")
         known.update(node.outputs)
     if not known.issuperset(graph.outputs):
-        raise GraphError("an output is never made")
+        raise GraphError("an output is never computed")
     return graph
 
 
@@ -254,25 +261,25 @@ def verify(graph: Graph) -> Graph:
     for node in graph.nodes:
         for v in node.inputs:
             if v not in known:
-                raise GraphError(f"{node!r} reads {v!r} before it is made")
+                raise GraphError(f"{node!r} reads {v!r} before it is computed")
         for value in node.attrs.values():
             for inner in _inside(value):
                 verify(inner)
         specs = node.op.shape(*(v.spec for v in node.inputs), **node.attrs)
-        many = (specs,) if isinstance(specs, Spec) else tuple(specs)
-        if [tuple(s) for s in many] != [(v.shape, v.dtype) for v in node.outputs]:
-            raise GraphError(f"{node!r}: the shape rule says {many}")
+        all_specs = (specs,) if isinstance(specs, Spec) else tuple(specs)
+        if [tuple(s) for s in all_specs] != [(v.shape, v.dtype) for v in node.outputs]:
+            raise GraphError(f"{node!r}: the shape rule returns {all_specs}")
         try:
             hash(tuple(node.attrs.items()))
         except TypeError:
             raise GraphError(f"{node!r}: attributes must be hashable") from None
         for v in node.outputs:
             if v in known:
-                raise GraphError(f"{node!r} makes {v!r} a second time")
+                raise GraphError(f"{node!r} computes {v!r} a second time")
             if None in v.shape:
-                raise GraphError(f"{node!r}: size of {v!r} not known")
+                raise GraphError(f"{node!r}: size of {v!r} is unknown")
             known.add(v)
     for v in graph.outputs:
         if v not in known:
-            raise GraphError(f"the output {v!r} is never made")
+            raise GraphError(f"the output {v!r} is never computed")
     return graph

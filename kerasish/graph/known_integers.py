@@ -1,7 +1,7 @@
-"""Integers that are known while a function is traced: sizes of shapes, on which Python computes.
+"""Integers that are known while a function is traced: sizes of shapes, with which Python computes.
 
 `ops.cast(ops.shape(x)[0], "int64")` is a tensor, and may be a size of another tensor's shape. So an
-op of single integers that are known is computed at once.
+op on known single integers is computed during the trace.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kerasish.typing import Array
 
 
 def known_integer(op: Op, numbers: Sequence[Any], attrs: dict[str, Any]) -> Array | None:
-    """Return the integer that an op computes of known integers; None where there is none.
+    """Return the integer that an op computes from known integers, or None.
 
     Args:
         op: the op.

@@ -24,7 +24,7 @@ class Tracer(NodeWriter):
     """Writes ops as nodes, and control flow as nodes that hold graphs."""
 
     def control(self, kind: str, **parts: Any) -> Structure:
-        """Return the result of `ops.cond` and the like; NotImplemented lets Python run it."""
+        """Return the result of `ops.cond` and similar ops; NotImplemented lets Python run it."""
         return _KINDS[kind](self, **parts)
 
     # --- kinds ----------------------------------------------------------------------------------
@@ -93,7 +93,8 @@ class Tracer(NodeWriter):
             raise TraceError(f"while_loop{at_user_line()}: cond must not print; print in the body.")
         if set(test.written) - set(written):
             raise TraceError(
-                f"while_loop{at_user_line()}: cond must not assign variables; let the body do it."
+                f"while_loop{at_user_line()}: cond must not assign variables; assign them in the "
+                "body."
             )
         captured = _captured([step, test])
         inputs = [*state.tensors, *captured.values()]
@@ -183,7 +184,7 @@ class Tracer(NodeWriter):
         """Return results in the structure of `like`; assign the remaining ones to `written`."""
         count = len(results) - len(written)
         for variable, new in zip(written, results[count:]):
-            # Effects are the trace's own: no scope of the user's inside it keeps them back.
+            # Effects belong to the trace: no user scope inside it withholds them.
             scope = self if variable is effect_order() else current_scope() or self
             scope.write(variable, new)
         return _filled(like, results[:count])
@@ -237,14 +238,14 @@ class Inner(Tracer):
         return super().number_of(tensor)
 
     def numbers_of(self, tensor: Tensor) -> Any:
-        """Return the array of a value from outside, for which Python asks inside."""
+        """Return the array of a value from outside that Python reads inside."""
         value = tensor.value
         if isinstance(value, Value) and value not in self.own:
             return self.around.numbers_of(tensor)
         return super().numbers_of(tensor)
 
     def read(self, variable: Variable) -> Tensor:
-        """Return what was assigned in this graph, else the variable's value outside."""
+        """Return the value assigned in this graph, or else the variable's value outside."""
         result = self.written.get(variable)
         if result is not None:
             return result
@@ -287,9 +288,12 @@ class _State:
 
     def __init__(self, outer: Tracer, structure: Structure, written: Sequence[Variable]) -> None:
         self.structure, self.written = structure, list(written)
-        own = [t for t in tree.flatten(structure) if t is not None]
-        self._count = len(own)
-        self.tensors: list[Tensor] = [*own, *((current_scope() or outer).read(v) for v in written)]
+        leaves = [t for t in tree.flatten(structure) if t is not None]
+        self._count = len(leaves)
+        self.tensors: list[Tensor] = [
+            *leaves,
+            *((current_scope() or outer).read(v) for v in written),
+        ]
         self._entered: dict[int, list[Tensor]] = {}
 
     def enter(self, inner: Inner) -> Tensor | tuple[Any, ...]:
@@ -306,7 +310,7 @@ class _State:
 
 
 def _captured(inners: Iterable[Inner]) -> dict[Any, Tensor]:
-    """Return everything that the tracers capture from outside, in one order."""
+    """Return everything that the tracers capture from outside, in a common order."""
     return {key: pair[0] for inner in inners for key, pair in inner.captured.items()}
 
 
@@ -318,8 +322,8 @@ def _count(name: str, attrs: dict[str, Any]) -> int:
 
 
 def _filled(structure: Structure, leaves: Iterable[Any]) -> Structure:
-    left = iter(leaves)
-    return tree.map_structure(lambda x: None if x is None else next(left), structure)
+    remaining = iter(leaves)
+    return tree.map_structure(lambda x: None if x is None else next(remaining), structure)
 
 
 _KINDS: dict[str, Callable[..., Any]] = {

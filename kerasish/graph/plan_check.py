@@ -1,7 +1,7 @@
 """An independent check of a memory plan: simulate the program and track the memory's contents.
 
 `plan.py` works with lifetimes. This module does not use them. It keeps a table of lines of 64
-bytes, each with the content that was last written there, and every read must find the content that
+bytes, each with the content that was last written there, and every read must match the content that
 it expects. Live values that overlap, values read before they are written or after they are
 overwritten, and outputs that are never written all appear as reads of the wrong content.
 """
@@ -51,7 +51,7 @@ class Step(NamedTuple):
         writes: what it writes.
         in_place: (written content, read content) that may share memory in this step.
         lane: (group, list): steps of one group that are in different lists run at the same time,
-            those of one list one after the other; None for a step that runs alone.
+            those of one list one after the other; None for a step outside of groups.
     """
 
     name: str
@@ -67,7 +67,7 @@ def check_plan(
     steps: Sequence[Step],
     after: Sequence[Access],
 ) -> None:
-    """Raise if a read of the program would not find the content that it expects.
+    """Raise if a read of the program would not match the content that it expects.
 
     Args:
         sizes: memory -> its size in bytes.
@@ -103,7 +103,7 @@ def check_plan(
 
 
 def _check_lanes(steps: Sequence[Step]) -> None:
-    """Raise if a step writes what one that may run at the same time reads or writes."""
+    """Raise if a step writes what another concurrent step reads or writes."""
     groups: dict[Hashable, dict[Hashable, list[Step]]] = {}
     for step in steps:
         if step.lane is not None:
@@ -115,7 +115,7 @@ def _check_lanes(steps: Sequence[Step]) -> None:
 
 
 def _check_apart(writers: Sequence[Step], others: Sequence[Step]) -> None:
-    """Raise if one of some steps writes what one of the others reads or writes."""
+    """Raise if one of these steps writes what another one reads or writes."""
     used = [(access, step) for step in others for access in (*step.reads, *step.writes)]
     lines: dict[Hashable, set[int]] = {}
     for access, _ in used:

@@ -28,7 +28,7 @@ _CONTROL = ("branch", "loop", "scan_along")
 _MOST_OPEN = 4
 _MOST_ELEMENTS = 2**31  # of one value, at the sizes with which a record is checked
 _MOST_MADE = 2**26  # elements of a constant that is computed, not stored
-# Each open size takes two values in all combinations, which give the coefficients; the rest
+# Each open size takes two values in all combinations, which determine the coefficients; the rest
 # confirms them. The remainders by 2, 3, 4 and 5 differ, so that rounded sizes are detected.
 _CORNERS = ((19, 26), (23, 34), (29, 38), (31, 46))
 _CHECKS = ((40, 21, 51, 27), (33, 44, 20, 56), (48, 30, 35, 62), (37, 55, 42, 24), (61, 49, 64, 33))
@@ -57,7 +57,7 @@ def sample_sizes(count: int) -> list[Sizes]:
 
 
 class Recorder:
-    """Turns traces of one function into one record.
+    """Converts traces of one function to one record.
 
     Args:
         sizes: the open sizes of each trace; from `sample_sizes`.
@@ -135,7 +135,7 @@ class Recorder:
         raise self._error(f"an attribute of {node.op.name!r} depends on them")
 
     def _number(self, values: Sequence[Any]) -> dict[str, Any] | int:
-        """Return a number, or the formula that gives it from the open sizes."""
+        """Return a number, or the formula that computes it from the open sizes."""
         if all(v == values[0] for v in values):
             return values[0]
         corners = np.array(values[: len(self._products)], "float64")
@@ -197,7 +197,7 @@ class Player:
         """Return the graph for these sizes, without computing or allocating anything.
 
         Raises:
-            ValueError: no `Recorder` could have made this record.
+            ValueError: no `Recorder` could have written this record.
         """
         writer = NodeWriter()
         inputs = [Value(spec.shape, spec.dtype) for spec in self.specs()]

@@ -72,9 +72,9 @@ def _structure(graph: Graph) -> tuple[Any, ...]:
 
 
 def computes_same(a: Graph, b: Graph) -> bool:
-    """Return whether two graphs compute the same by the same ops, in whatever order these stand.
+    """Return whether two graphs compute the same by the same ops, in any order.
 
-    Nodes that no output needs do not count. Where it cannot be decided, they do not.
+    Nodes that no output needs are ignored. The result is False if this cannot be decided.
     """
     known: dict[Any, int] = {}
     try:

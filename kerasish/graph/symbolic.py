@@ -1,7 +1,8 @@
-"""Graphs in which some sizes stay open, as nodes with their ops: what an exporter translates.
+"""Graphs in which some sizes stay open, as nodes with their ops: the input of an exporter.
 
-`portable` writes such graphs as plain records for files of ours. An exporter to another format
-needs more of each node: the op itself, the specs of its results, the layer that computed it.
+`portable` writes such graphs as plain records for this package's files. An exporter to another
+format needs more about each node: the op itself, the specs of its results, the layer that computed
+it.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ class OpenSize(NamedTuple):
     """A size computed from the open sizes: the sum of factor * product of sizes.
 
     Attributes:
-        terms: (factor, numbers of the open sizes); none of these: the factor alone.
+        terms: (factor, numbers of the open sizes); without numbers, just the factor.
     """
 
     terms: tuple[Term, ...]
@@ -35,7 +36,7 @@ class SymbolicNode(NamedTuple):
         inputs: places of the values that it reads: inputs, constants, then results in order.
         attrs: attributes; numbers may be `OpenSize`s, graphs are `SymbolicGraph`s.
         outputs: (dtype, shape) of each result; a size is a number, an `OpenSize`, or None where it
-            is no sum of products of the open sizes.
+            is not a sum of products of the open sizes.
         path: the names of the layers around it, "model/layer".
     """
 
@@ -63,7 +64,7 @@ class SymbolicGraph(NamedTuple):
 
 
 class SymbolicRecorder(Recorder):
-    """Turns traces of one function into one `SymbolicGraph`.
+    """Converts traces of one function to one `SymbolicGraph`.
 
     Args:
         sizes: the open sizes of each trace; from `sample_sizes`.
@@ -87,7 +88,7 @@ class SymbolicRecorder(Recorder):
         return self._opened(self.graph(graphs))
 
     def _parting(self, graphs: Sequence[Graph]) -> str:
-        """Return the layer in which the graphs begin to differ, as a part of a message."""
+        """Return the first layer in which the graphs differ, as a part of a message."""
         for nodes in zip(*(g.nodes for g in graphs)):
             path = self._paths.get(nodes[0].outputs[0], "")
             if any(n.op is not nodes[0].op for n in nodes):
@@ -135,7 +136,7 @@ class SymbolicRecorder(Recorder):
         for column in zip(*(v.shape for v in values)):
             try:
                 sizes.append(_opened(self._number(column)))
-            except ValueError:  # rounded sizes: no attribute says them, so none has to
+            except ValueError:  # rounded sizes: no attribute contains them, so none needs them
                 sizes.append(None)
         return Spec(tuple(sizes), values[0].dtype)
 

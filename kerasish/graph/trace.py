@@ -29,8 +29,8 @@ class Traced(NamedTuple):
         updated: the variables of the outputs after the results, in order.
         structure: the function's result with the place of each tensor result as a `TensorRef`.
         paths: value -> the names of the layers inside which it was computed, "model/layer".
-        lines: value -> (file, line) of the user's code that computed it, where that is near.
-        conditions: what Python asked for; the graph is right for data that gives these answers.
+        lines: value -> (file, line) of the user's code that computed it, if that is near.
+        conditions: the numbers that Python read; the graph is valid for data with these answers.
     """
 
     graph: Graph
@@ -56,7 +56,7 @@ class TensorRef:
 
 
 def trace(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
-    """Return the graph of what `function` does for arguments like these.
+    """Return the graph of `function` for arguments like these.
 
     Args:
         function: a function of structures of tensors. Variables that it reads become inputs of
@@ -75,10 +75,10 @@ def trace_answering(
     args: Sequence[Any],
     kwargs: Mapping[str, Any] | None = None,
 ) -> Traced:
-    """Return the graph of what `function` does for arguments like these; Python may ask.
+    """Return the graph of `function` for arguments like these; Python may read numbers.
 
     Args:
-        answers: answers Python's questions for numbers.
+        answers: answers Python's reads of numbers.
         function: as in `trace`.
         args, kwargs: as in `trace`; the answers are computed from tensors and arrays.
 
@@ -91,7 +91,7 @@ def trace_answering(
 
 
 def trace_by(tracer: Tracer, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Traced:
-    """Return what `trace` does, recorded by a tracer of the caller's.
+    """Return the result of `trace`, recorded by the caller's tracer.
 
     Args:
         tracer: a new one; one that overrides `fused_call` records composed functions as nodes.

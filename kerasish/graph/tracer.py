@@ -19,7 +19,7 @@ from kerasish.typing import Array, Structure
 
 @functools.cache
 def effect_order() -> Variable:
-    """Return the variable that ops with an effect read and assign, each after the one before."""
+    """Return the variable that ops with an effect read and assign, each after the previous one."""
     return Variable(0, dtype="int32", trainable=False, name="effect_order")
 
 
@@ -27,8 +27,8 @@ class NodeWriter(Scope, Engine):
     """Records every op as a node and every variable that is read as an input."""
 
     def __init__(self) -> None:
-        self.answers: Answers | None = None  # None: Python may not ask for numbers
-        self.effects = False  # whether the graph is to do what ops with an effect do
+        self.answers: Answers | None = None  # None: Python may not read numbers
+        self.effects = False  # whether the graph includes the effects of ops
         self.nodes: list[Node] = []
         self.paths: dict[Value, str] = {}  # first result of a node -> the layers around it
         self.lines: dict[Value, tuple[str, int]] = {}  # likewise -> the user's line
@@ -50,11 +50,11 @@ class NodeWriter(Scope, Engine):
             return wrap(known)
         inputs = [self.value_of(t) for t in tensors]
         specs = op.shape(*(Spec(v.shape, v.dtype) for v in inputs), **attrs)
-        many = (specs,) if op.outputs == 1 else tuple(specs)
-        for s in many:
+        all_specs = (specs,) if op.outputs == 1 else tuple(specs)
+        for s in all_specs:
             if None in s.shape:
                 raise no_size(op.name, s.shape)
-        outputs = [Value(tuple(s.shape), s.dtype) for s in many]
+        outputs = [Value(tuple(s.shape), s.dtype) for s in all_specs]
         self.write_node(Node(op, inputs, attrs, outputs))
         results = tuple(wrap(v) for v in outputs)
         if op.grad is not None and recording.on and any(t.tracked for t in tensors):
@@ -62,7 +62,7 @@ class NodeWriter(Scope, Engine):
         return results[0] if op.outputs == 1 else results
 
     def run_effect(self, op: Op, inputs: Sequence[Any], attrs: dict[str, Any]) -> None:
-        """Record a node that reads what the effect before it has made."""
+        """Record a node that reads the result of the previous effect."""
         if self.effects:
             order = effect_order()
             self.write(order, self.apply(op, [self.read(order), *inputs], attrs))
@@ -72,7 +72,9 @@ class NodeWriter(Scope, Engine):
         self.nodes.append(node)
         first, maker = node.outputs[0], recording.maker
         origin = None if maker is None else maker.results[0]
-        if isinstance(origin, Value):  # what a reverse pass computes belongs to what it derives
+        if isinstance(
+            origin, Value
+        ):  # a reverse pass belongs to the layers of what it differentiates
             path, line = self.paths.get(origin, ""), self.lines.get(origin)
         else:
             path, line = current_path(), user_place()
@@ -93,7 +95,7 @@ class NodeWriter(Scope, Engine):
         return self.constants.get(value)
 
     def numbers_of(self, tensor: Tensor) -> Any:
-        """Return the array for which Python asks; the trace holds for data that gives the same."""
+        """Return the array that Python reads; the trace is valid for data with the same answer."""
         known = self.number_of(tensor)
         if known is not None or self.answers is None:
             return known

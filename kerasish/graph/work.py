@@ -1,4 +1,4 @@
-"""FLOPs of a computation, counted from shapes alone."""
+"""FLOPs of a computation, counted from shapes."""
 
 from __future__ import annotations
 

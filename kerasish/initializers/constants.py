@@ -113,7 +113,7 @@ class STFT(Initializer):
 
     Args:
         side: "real" (cosines) or "imag" (negative sines).
-        window: a name that `scipy.signal.get_window` knows, an array, or None (all ones, not
+        window: a name for `scipy.signal.get_window`, an array, or None (all ones, not
             scaled).
         scaling: "density" (the window over the root of its sum of squares), "spectrum" (over its
             sum), or None.

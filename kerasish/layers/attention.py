@@ -403,7 +403,7 @@ def _mask_shape(shape: Shape, targets: list[int], sources: list[int], lead: int)
 
 
 def _renewed(initializer: Initializer) -> Any:
-    """Return an equal initializer that draws a seed of its own."""
+    """Return an equal initializer that draws its own seed."""
     if hasattr(initializer, "get_config"):
         return type(initializer).from_config(initializer.get_config())
     return initializer

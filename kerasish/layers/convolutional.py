@@ -160,7 +160,7 @@ class BaseConv(LowRankKernel, ConvolutionLayer, KernelLayer):
         first, second = self.lora_parts(y.dtype)
         if self.groups == 1:
             low = ops.matmul(self._convolve_with(x, first), second)
-        else:  # each group has channels of its own in between: the second product is grouped, too
+        else:  # each group has separate channels in between: the second product is grouped, too
             low = self._convolve_with(x, ops.concatenate([first] * self.groups, axis=-1))
             second = ops.reshape(second, (*[1] * self.rank, *second.shape))
             low = ops.conv(low, second, 1, "valid", "channels_last")
@@ -190,7 +190,7 @@ class Conv1D(BaseConv):
         bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, steps, channels) -> (n, windows, filters); with data_format="channels_first" the
-    channels come second.
+    channels are axis 1.
 
     Example:
         >>> Conv1D(4, 3).compute_output_shape((None, 10, 2))
@@ -222,7 +222,7 @@ class Conv2D(BaseConv):
         bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, height, width, channels) -> (n, windows, windows, filters); with
-    data_format="channels_first" the channels come second.
+    data_format="channels_first" the channels are axis 1.
 
     Example:
         >>> Conv2D(8, 3, strides=2, padding="same").compute_output_shape((None, 28, 28, 1))
@@ -255,7 +255,7 @@ class Conv3D(BaseConv):
         bias_constraint: function applied to the bias after each update; None: none.
 
     Shape: (n, depth, height, width, channels) -> (n, windows, windows, windows, filters); with
-    data_format="channels_first" the channels come second.
+    data_format="channels_first" the channels are axis 1.
 
     Example:
         >>> Conv3D(filters=2, kernel_size=2).compute_output_shape((None, 3, 4, 3, 2))

@@ -260,7 +260,7 @@ class Embedding(QuantizedEmbeddingLayer):
         except IndexError as error:
             raise IndexError(
                 f"{self.display_name()}: {error}. input_dim={self.input_dim} takes indices 0 "
-                f"to {self.input_dim - 1}: raise input_dim, or give larger ones one of their own."
+                f"to {self.input_dim - 1}: raise input_dim, or map larger ones to their own index."
             ) from error
         return rows
 
@@ -279,7 +279,7 @@ class Embedding(QuantizedEmbeddingLayer):
 
 
 class Lambda(Layer):
-    """A function of your own as a layer without weights.
+    """A user's function as a layer without weights.
 
     Args:
         function: tensors -> tensors.
@@ -303,6 +303,7 @@ class Lambda(Layer):
     ) -> None:
         super().__init__(**kwargs)
         self.function, self.arguments = function, dict(arguments or {})
+        self.result_activation = str(getattr(function, "__name__", ""))
         self.output_shape_given, self.mask = output_shape, mask
         self._names = set(inspect.signature(function).parameters)
         self.supports_masking = mask is not None
@@ -338,7 +339,7 @@ class Lambda(Layer):
         """Return the layer that `get_config` describes.
 
         Args:
-            custom_objects: name -> function, besides what was registered.
+            custom_objects: name -> function, in addition to what was registered.
             safe_mode: accepted for compatibility with Keras: code inside files is run in no mode.
 
         Raises:

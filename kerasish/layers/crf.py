@@ -39,7 +39,7 @@ class CRF(Layer):
         use_kernel: whether there is a projection; else the inputs are the potentials, and their
             last size must be `units`.
         use_bias: whether the projection has a bias.
-        use_boundary: whether the first and the last tag have scores of their own.
+        use_boundary: whether the first and the last tag have additional scores.
         kernel_initializer, bias_initializer: of the projection.
         transition_initializer: of the transitions.
         kernel_regularizer, transition_regularizer: penalties; None: none; None: none.

@@ -28,7 +28,7 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
 
     Args:
         equation: "ab,bc->ac": the input's letters, the kernel's, the result's; "..." may lead.
-        output_shape: the result's sizes without the batch axis; None where the input tells.
+        output_shape: the result's sizes without the batch axis; None where the input determines it.
         activation: name or function; None: none.
         bias_axes: the result's letters along which a bias varies; None: no bias.
         kernel_initializer: first values of the kernel: name, config, object or function.
@@ -128,7 +128,7 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
         size.update(zip(letters, shape))
         out = result.replace("...", "")
         given = self.partial_output_shape
-        # The sizes given stand for the last letters of the result.
+        # The given sizes are those of the last letters of the result.
         for letter, s in zip(reversed(out), reversed(given)):
             if s is not None and size.get(letter) is None:
                 size[letter] = s
@@ -147,7 +147,7 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
                     f"{result!r}."
                 )
             first_bias = min(result.index(c) for c in self.bias_axes)
-            unnamed = "." * (len(input_shape) - len(letters))  # what '...' stands for
+            unnamed = "." * (len(input_shape) - len(letters))  # the axes of '...'
             bias = tuple(
                 size[c] if c in self.bias_axes else 1
                 for c in result[first_bias:].replace("...", unnamed)
@@ -183,7 +183,7 @@ class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):
         """Return the result with LoRA's product in the place of the kernel.
 
         The two small weights are applied one after the other: the one that shares letters with the
-        input comes first.
+        input is first.
         """
         a, b = self.lora_parts(dtype)
         left, result = self.equation.replace(" ", "").split("->")

@@ -22,7 +22,7 @@ class JaxLayer(Layer):
 
     The arrays of `params` become trainable weights, those of `state` weights that are not trained.
     In a compiled step the function is one call of Python; the rest stays native. Derivatives
-    compute the function once more, with the same `rng`. Second derivatives raise.
+    compute the function again, with the same `rng`. Second derivatives raise.
 
     Args:
         call_fn: the function. It takes, by these names, `inputs` and any of `params`, `state`,
@@ -305,7 +305,7 @@ class _FunctionCall(HostCall):
         # Where the inputs of each part begin: derivatives go to params and inputs.
         sizes = [sum(map(_is_numbers, p.leaves)) for p in parts]
         ends = np.cumsum([0, *sizes]).tolist()
-        self.wanted = [*range(ends[0], ends[1]), *range(ends[2], ends[3])]
+        self.differentiated = [*range(ends[0], ends[1]), *range(ends[2], ends[3])]
 
     def __call__(self, inputs: Sequence[Any]) -> tuple[Any, list[Any]]:
         inputs = [ops.convert_to_tensor(x) for x in inputs]
@@ -344,7 +344,7 @@ class _FunctionCall(HostCall):
         return [np.asarray(y) for y in self.run(*arrays)]
 
     def _differentiable(self, inputs: Sequence[Any]) -> list[int]:
-        return [k for k in self.wanted if "float" in str(inputs[k].dtype)]
+        return [k for k in self.differentiated if "float" in str(inputs[k].dtype)]
 
     def _output_count(self) -> int:
         return self.count

@@ -103,7 +103,7 @@ class LowRankLayer(Layer):
     def _check_lora(self, rank: int) -> None:
         who, name = self.display_name(), self.adapted
         if not isinstance(rank, int) or isinstance(rank, bool) or rank < 1:
-            raise ValueError(f"{who}: the rank of LoRA is a whole number >= 1, got {rank!r}.")
+            raise ValueError(f"{who}: the rank of LoRA is an integer >= 1, got {rank!r}.")
         if getattr(self, f"{name}_constraint", None) is not None:
             raise ValueError(
                 f"{who}: LoRA cannot keep {name}_constraint, for the constrained weight is a sum "
@@ -114,7 +114,7 @@ class LowRankLayer(Layer):
         weight, name = self.adapted_weight, self.adapted
         *rest, last = self.adapted_shape()
         shapes = {"a": (*rest, rank), "b": (rank, last)}
-        # float32 whatever the layer's dtype: small changes of a few numbers must not be lost.
+        # float32 for any dtype of the layer: small changes of a few numbers must not be lost.
         for part, initializer in (("a", first), ("b", second)):
             variable = self.add_weight(
                 name=f"lora_{name}_{part}", shape=shapes[part], dtype="float32",
@@ -182,7 +182,7 @@ class LowRankLayer(Layer):
             super().load_own_variables(store)
             return
         self.load_in_order(self._stored(), store)
-        # b alone: were a zero as well, neither would ever get a gradient.
+        # Only b: if a were zero as well, neither would ever get a gradient.
         second = getattr(self, f"lora_{self.adapted}_b")
         second.assign(ops.zeros(second.shape))
 

@@ -238,7 +238,7 @@ class BatchNormalization(NormalizationLayer):
         return gamma, beta
 
     def _move(self, moving: Any, batch: Tensor, momentum: float) -> Tensor:
-        """Let a running number come nearer to the batch's; return what it becomes."""
+        """Move a running number towards that of the batch; return the new one."""
         fixed = ops.stop_gradient(batch)
         moved = ops.add(ops.multiply(moving, momentum), ops.multiply(fixed, 1.0 - momentum))
         moving.assign(moved)
@@ -396,7 +396,7 @@ class UnitNormalization(Layer):
         """Normalize."""
         axes = normalize_axes(self.axis, len(inputs.shape), self.display_name())
         square = ops.sum(ops.square(inputs), axes, keepdims=True)
-        # float16 knows no number as small as 1e-12.
+        # float16 has no number as small as 1e-12.
         least = 1e-7 if inputs.dtype == "float16" else 1e-12
         return ops.multiply(inputs, ops.rsqrt(ops.maximum(square, least)))
 

@@ -20,7 +20,7 @@ _FIRST = {"bias": "zeros", "beta": "zeros", "gamma": "ones", "recurrent": "ortho
 
 
 class InputOptions(TypedDict, total=False):
-    """What every layer takes besides its name and dtype; `Layer` says what the first three mean.
+    """Options of every layer except its name and dtype; `Layer` explains the first three.
 
     The others are older names of the shape of the first input.
     """

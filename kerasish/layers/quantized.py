@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor, Variable
 
 INT4_RANGE = (-8, 7)
-_LORA_MODES = ("int8", "int4")  # of layers that LoRA serves
+_LORA_MODES = ("int8", "int4")  # of layers with LoRA
 
 
 class QuantizedLayer(LowRankLayer):
@@ -32,7 +32,7 @@ class QuantizedLayer(LowRankLayer):
     Attributes:
         quantization_config: how it is quantized; None: as the dtype policy says.
         weight_format: the mode of the weights that the layer holds now; "": floats.
-        quantizes: whether this very class can be quantized; subclasses say so themselves.
+        quantizes: whether exactly this class can be quantized; subclasses set it themselves.
         quantization_modes: the modes that the class has.
     """
 
@@ -85,7 +85,7 @@ class QuantizedLayer(LowRankLayer):
             )
         if self.lora_enabled and config.mode not in _LORA_MODES:
             raise ValueError(
-                f"{self.display_name()}: LoRA is on, and serves floats, int8 and int4, not "
+                f"{self.display_name()}: LoRA is on, and supports floats, int8 and int4, not "
                 f"{config.mode!r}. Save the weights, which merges LoRA's product, and load them "
                 "into a model without LoRA."
             )
@@ -110,7 +110,7 @@ class QuantizedLayer(LowRankLayer):
                 variable.assign(array)
 
     def quantized_arrays(self, weight: Array, config: Structure) -> dict[str, Array]:
-        """Return name -> array of the variables that stand for floats; subclasses say which."""
+        """Return name -> array of the variables that replace floats; subclasses say which."""
         raise NotImplementedError(f"{self.display_name()} does not say how it is quantized.")
 
     def quantized_build(self, shape: tuple[int, ...], mode: str, config: Structure = None) -> None:
@@ -134,7 +134,7 @@ class QuantizedLayer(LowRankLayer):
         return resolve(mode, None) if mode in ("int8", "float8") else None
 
     def drop_weight(self, variable: Variable) -> None:
-        """Forget a variable whose place quantized ones take."""
+        """Drop a variable that quantized ones replace."""
         self._weights = [v for v in self._weights if v is not variable]
 
     def constant(self, name: str, shape: tuple[int, ...], value: float, dtype: str) -> Variable:
@@ -159,7 +159,7 @@ class QuantizedLayer(LowRankLayer):
         super()._check_lora(rank)
         if self.weight_format not in ("", *_LORA_MODES):
             raise NotImplementedError(
-                f"{self.display_name()}: LoRA serves floats, int8 and int4, not "
+                f"{self.display_name()}: LoRA supports floats, int8 and int4, not "
                 f"{self.weight_format!r}; quantize to one of these."
             )
 
@@ -177,7 +177,7 @@ class QuantizedLayer(LowRankLayer):
         return value if hasattr(value, "assign") else None
 
     def stored_variables(self) -> list[Variable]:
-        """Return the variables in the order of files; those of LoRA come last."""
+        """Return the variables in the order of files; those of LoRA are last."""
         if not self.weight_format:
             return super().stored_variables()
         names = self.variable_serialization_spec[self.weight_format]
@@ -312,7 +312,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
             super().quantize_weights(config)
 
     def quantized_arrays(self, weight: Array, config: Structure) -> dict[str, Array]:
-        """Return name -> array of the variables that stand for a float kernel."""
+        """Return name -> array of the variables that replace a float kernel."""
         if config.mode == "int8":
             axes = self.reduced_axes()
             quantizer = _default_axis(
@@ -353,11 +353,11 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         return self.as_kernel(unpack(self._kernel, columns, 4))
 
     def float_kernel(self) -> Tensor:
-        """Return the floats that the quantized kernel stands for."""
+        """Return the quantized kernel as floats."""
         return self.as_kernel(self.float_matrix())
 
     def float_matrix(self) -> Tensor:
-        """Return the floats that the quantized kernel stands for, as a matrix (inputs, units)."""
+        """Return the quantized kernel as floats, as a matrix (inputs, units)."""
         if self.weight_format in ("gptq", "awq"):
             return self.calibrated_matrix()
         scale, zero, block, bits = self.packing()
@@ -365,7 +365,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         return dequantize(self.packed_matrix(), scale, zero, columns, block, bits)
 
     def packed_matrix(self) -> Array:
-        """Return the integers as they lie in memory, as a matrix."""
+        """Return the integers as stored in memory, as a matrix."""
         return self.as_matrix(self._kernel) if self.weight_format == "int8" else self._kernel
 
     def packing(self) -> tuple[Any, Any, int, int]:
@@ -379,7 +379,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         return scale, ops.zeros((1, columns), "int8"), max(rows, 1), bits
 
     def scales_of_columns(self) -> Array:
-        """Return the scales (units,) of a kernel with one scale a column."""
+        """Return the scales (units,) of a kernel with one scale per column."""
         return self.kernel_scale
 
     def merged(self) -> Array:

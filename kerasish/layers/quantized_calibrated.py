@@ -1,4 +1,4 @@
-"""Weights of GPTQ and AWQ: whole numbers in bytes, or two in a byte, with scales for groups."""
+"""Weights of GPTQ and AWQ: integers in bytes, or two per byte, with scales for groups."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class CalibratedLayer(Layer):
             """Return a new variable that is not trained."""
 
         def drop_weight(self, variable: Variable) -> None:
-            """Forget a variable whose place quantized ones take."""
+            """Drop a variable that quantized ones replace."""
 
     def build_calibrated(self, mode: str, rows: int, columns: int, policy: Structure) -> None:
-        """Make the variables of GPTQ and AWQ, which lie as (units, inputs)."""
+        """Create the variables of GPTQ and AWQ, of the layout (units, inputs)."""
         packed = -(-columns // 2) if policy.weight_bits == 4 else columns
         groups = 1 if policy.group_size == -1 else -(-rows // policy.group_size)
         self._kernel = None

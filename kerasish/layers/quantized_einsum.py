@@ -23,7 +23,7 @@ class Letters(NamedTuple):
         inputs, kernel, result: of each axis.
         reduced: those of the kernel that are summed over, in its order.
         free: the others of the kernel, in its order.
-        others: those of the result that the inputs alone bring, in the result's order.
+        others: those of the result that only the inputs have, in the result's order.
         plain: whether the equation is one product of matrices with axes turned.
     """
 
@@ -113,7 +113,7 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
         return turned.reshape([next(sizes) if c in own else 1 for c in letters.result])
 
     def scales_of_columns(self) -> Array:
-        """Return the scales (units,) of a kernel with one scale a column."""
+        """Return the scales (units,) of a kernel with one scale per column."""
         if self.weight_format != "int8":
             return self.kernel_scale
         letters = self.kernel_letters()
@@ -152,7 +152,7 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
         return ops.transpose(y, [computed.index(c) for c in letters.result])
 
     def _any_einsum(self, inputs: Tensor, letters: Letters) -> Tensor:
-        """Return the product where it is none of two matrices: letters of both stand in the result.
+        """Return a product that is not one of two matrices: the result has letters of both.
 
         The inputs are rounded as in the product of integers, and multiplied as floats.
         """
@@ -165,7 +165,7 @@ class QuantizedEinsumLayer(QuantizedKernelLayer):
 
 
 def rounded(x: Tensor, quantizer: Structure, axes: list[int]) -> Tensor:
-    """Return x as its quantized numbers stand for it; the gradient passes straight through.
+    """Return x rounded as by quantization; the gradient passes straight through.
 
     Args:
         x: float tensor.

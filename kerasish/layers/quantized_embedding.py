@@ -47,7 +47,7 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
         self.weight_format = mode
 
     def quantized_arrays(self, weight: Array, config: Structure) -> dict[str, Array]:
-        """Return name -> array of the variables that stand for a table of floats."""
+        """Return name -> array of the variables that replace a table of floats."""
         if config.mode == "int4" and config.blocks:
             q, scale, zero = quantizers.abs_max_quantize_grouped_with_zero_point(
                 np.ascontiguousarray(weight.T), config.block_size
@@ -82,7 +82,7 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
         return self._floats(rows, pick(self.embeddings_scale), pick)
 
     def float_table(self) -> Tensor:
-        """Return the floats that the quantized table stands for."""
+        """Return the quantized table as floats."""
         scale = ops.convert_to_tensor(self.embeddings_scale)
         return self._floats(self._embeddings, scale, ops.convert_to_tensor)
 

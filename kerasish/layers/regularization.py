@@ -94,7 +94,7 @@ def _as_noise_shape(shape: ShapeLike | None, who: str) -> tuple[int | None, ...]
         for s in shape
     ):
         raise ValueError(
-            f"{who}: noise_shape is a tuple of sizes >= 1, or None for the inputs' own; "
+            f"{who}: noise_shape is a tuple of sizes >= 1, or None for that of the inputs; "
             f"got {shape!r}."
         )
     return tuple(shape)

@@ -1,4 +1,4 @@
-"""Layers that bring numbers into a better range: Rescaling, Normalization."""
+"""Layers that map numbers into a better range: Rescaling, Normalization."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class Normalization(Layer):
     """(x - mean) / sqrt(variance), the moments given or learnt by `adapt`.
 
     Args:
-        axis: the axis or axes that have moments of their own; None: one mean for all.
+        axis: the axis or axes with separate moments; None: one mean for all.
         mean, variance: the moments; None: `adapt` finds them.
         invert: whether to go the other way: x * sqrt(variance) + mean.
 

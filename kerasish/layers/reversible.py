@@ -34,7 +34,7 @@ class ReversibleEmbedding(Embedding):
     Args:
         input_dim: rows of the table: one more than the largest number.
         output_dim: size of a row.
-        tie_weights: whether the same table serves both ways.
+        tie_weights: whether the same table is used both ways.
         embeddings_initializer: first values of the table: name, config, object or function.
         embeddings_regularizer: penalty of the table; None: none.
         embeddings_constraint: function applied to the table after each update; None: none.

@@ -23,7 +23,7 @@ class SpectralNormalization(Wrapper):
 
     Args:
         layer: one with a `kernel` or `embeddings`.
-        power_iterations: how often u and v are improved in a step, >= 1.
+        power_iterations: how often u and v are improved per step, >= 1.
 
     Source: Miyato et al., ICLR 2018.
 

@@ -26,14 +26,14 @@ class TorchModuleWrapper(Layer):
     The module's parameters become trainable weights, its buffers (running means, for example)
     weights that are not trained. Optimizers, callbacks, files and distribution treat them like any
     others. In a compiled step the module is one call of Python; the rest stays native. Derivatives
-    compute the module once more, with the same random numbers: dropout of PyTorch repeats when a
+    compute the module again, with the same random numbers: dropout of PyTorch repeats when a
     run is repeated or resumed. Second derivatives raise.
 
     Args:
         module: the module. Lazy modules must have been called once.
         name: the layer's name; None: one is made.
         output_shape: the result's shape with the batch axis (None), for modules that PyTorch cannot
-            run without numbers (on its device "meta"); None: found by such a run.
+            run without numbers (on its device "meta"); None: determined by such a run.
         kwargs: `dtype`, `trainable` and what else layers take.
 
     Shape: what the module takes -> what it returns: a tensor, or a tuple, list or dict of them.

@@ -22,7 +22,7 @@ class BaseConvTranspose(ConvolutionLayer, KernelLayer):
 
     Args:
         output_padding: how many places the result gets beyond the smallest size, less than the
-            stride; None: as many as make the result size * stride for "same".
+            stride; None: the number that makes the result size * stride for "same".
     """
 
     @with_options(KernelOptions, KERNEL)

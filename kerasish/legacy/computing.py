@@ -165,7 +165,7 @@ def foldr(
 
 
 def gradients(loss: Any, variables: Any) -> Any:
-    """Raise: derivatives come from a tape, from `kerasish.grad`, or from `loss.backward()`."""
+    """Raise: derivatives are from a tape, from `kerasish.grad`, or from `loss.backward()`."""
     raise NotImplementedError(
         "backend.gradients belongs to the graphs of Keras 2. Use kerasish.GradientTape, "
         "kerasish.grad(function), or loss.backward()."

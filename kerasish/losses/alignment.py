@@ -13,7 +13,7 @@ from kerasish.typing import TensorLike
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
-_NEVER = -1e30  # stands for the logarithm of 0 and keeps gradients finite
+_NEVER = -1e30  # in place of the logarithm of 0; keeps gradients finite
 
 
 def ctc(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
@@ -80,7 +80,7 @@ def _with_blanks(labels: Tensor) -> Tensor:
 
 
 class CTC(PlainLoss):
-    """-log of the probability of a sequence of labels, whatever their timing.
+    """-log of the probability of a sequence of labels, for any timing.
 
     Args:
         reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or

@@ -13,7 +13,7 @@ from kerasish.typing import DTypeLike, TensorLike
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
-_NEVER = -1e30  # stands for the logarithm of 0 and keeps gradients finite
+_NEVER = -1e30  # in place of the logarithm of 0; keeps gradients finite
 
 
 def circle(
@@ -88,7 +88,7 @@ class Circle(LossFunction):
 
     Args:
         gamma: scale, > 0.
-        margin: how far the two kinds of similarity are to be apart, in [0, 1].
+        margin: how far apart the two kinds of similarity should be, in [0, 1].
         remove_diagonal: leave out the comparison of an embedding with itself.
         reduction: "sum_over_batch_size" (the mean), "sum", "mean", "mean_with_sample_weight", or
             None: one number per sample.

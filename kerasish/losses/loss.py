@@ -98,7 +98,7 @@ class Loss(Watched):
         return cls(**config)
 
     def bind(self, model: TrainedModel) -> None:
-        """Take from a model that was read from a file what the config gives by name alone."""
+        """Take from a model that was read from a file what the config gives only by name."""
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name} reduction={self.reduction}>"

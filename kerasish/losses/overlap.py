@@ -45,7 +45,7 @@ def tversky(
 ) -> Tensor:
     """Return 1 - c / (c + alpha * false negatives + beta * false positives), c = sum(t * p).
 
-    Alpha and beta stand where Keras's numbers have them, the other way round than in the paper.
+    Alpha and beta are placed as in Keras's results, swapped compared with the paper.
 
     Args:
         y_true: t, in [0, 1].

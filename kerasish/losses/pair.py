@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def as_float(x: TensorLike) -> Tensor:
-    """Return `x` as a tensor of a floating dtype (its own, or `floatx()`)."""
+    """Return `x` as a tensor of a floating dtype (that of `x`, or `floatx()`)."""
     x = ops.convert_to_tensor(x)
     return x if dtypes.is_inexact(x.dtype) else ops.cast(x, dtypes.to_inexact(x.dtype))
 

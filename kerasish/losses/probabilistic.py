@@ -21,7 +21,7 @@ def smooth(y_true: TensorLike, label_smoothing: float, classes: int) -> AnyTenso
 
 
 def check_share(label_smoothing: float, what: str) -> float:
-    """Return `label_smoothing` if it lies in [0, 1]; else raise ValueError."""
+    """Return `label_smoothing` if it is in [0, 1]; else raise ValueError."""
     if not 0 <= label_smoothing <= 1:
         raise ValueError(f"{what}: label_smoothing is a share in [0, 1], got {label_smoothing}.")
     return label_smoothing
@@ -345,5 +345,5 @@ class CategoricalGeneralizedCrossEntropy(LossFunction):
         dtype: DTypeLike | None = None,
     ) -> None:
         if not 0 < q < 1:
-            raise ValueError(f"CategoricalGeneralizedCrossEntropy: q lies in (0, 1), got {q}.")
+            raise ValueError(f"CategoricalGeneralizedCrossEntropy: q must be in (0, 1), got {q}.")
         super().__init__(categorical_generalized_cross_entropy, reduction, name, dtype, q=q)

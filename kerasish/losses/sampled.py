@@ -22,7 +22,7 @@ def candidates(
     unique: bool = True,
     seed: SeedLike | None = None,
 ) -> Candidates:
-    """Return classes drawn for a batch, and how often the true and the drawn are to be expected.
+    """Return classes drawn for a batch, and the expected counts of the true and the drawn ones.
 
     Args:
         true_classes: integers of any shape.
@@ -30,7 +30,7 @@ def candidates(
         num_classes: numbers of classes are below it.
         sampler: "log_uniform" (class 0 the most frequent), "uniform", or a number for each class,
             such as its frequency.
-        unique: whether no class comes twice.
+        unique: whether no class occurs twice.
         seed: a number, a SeedGenerator, or None.
 
     Example:
@@ -53,7 +53,7 @@ def sampled_softmax(
     remove_accidental_hits: bool = True,
     seed: SeedLike | None = None,
 ) -> Tensor:
-    """Return -log softmax of the true class among it and a few drawn ones: for training alone.
+    """Return -log softmax of the true class among it and a few drawn ones: for training only.
 
     The logits x · w_c + b_c are made smaller by log(expected count of c), so that with more and
     more classes drawn the loss becomes that of the whole softmax. In a layer's `call`, hand the

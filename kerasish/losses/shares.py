@@ -30,7 +30,7 @@ class Shares:
             None: not known yet.
 
     Attributes:
-        own: what `total` was asked for, in order.
+        own: what `total` was called with, in order.
     """
 
     def __init__(self, factor: float, totals: Sequence[Tensor] | None = None) -> None:

@@ -30,7 +30,7 @@ def accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
 
 
 def binary_accuracy(y_true: TensorLike, y_pred: TensorLike, threshold: float = 0.5) -> Tensor:
-    """Return 1 where the prediction lies on the target's side of the threshold, else 0.
+    """Return 1 where the prediction is on the target's side of the threshold, else 0.
 
     Args:
         y_true: targets, 0 or 1.
@@ -49,7 +49,7 @@ def binary_accuracy(y_true: TensorLike, y_pred: TensorLike, threshold: float = 0
 
 
 def categorical_accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
-    """Return 1 where the largest prediction stands where the largest target does, else 0.
+    """Return 1 where the largest prediction and the largest target have the same place, else 0.
 
     Args:
         y_true: one-hot or probability rows, shape (..., classes).
@@ -174,6 +174,7 @@ class Accuracy(PlainMetric):
     """
 
     direction = "up"
+    counts_hits = True
     _function = staticmethod(accuracy)
 
 
@@ -191,6 +192,7 @@ class BinaryAccuracy(MeanMetricWrapper):
     """
 
     direction = "up"
+    counts_hits = True
 
     def __init__(
         self,
@@ -199,6 +201,7 @@ class BinaryAccuracy(MeanMetricWrapper):
         threshold: float = 0.5,
     ) -> None:
         super().__init__(binary_accuracy, name, dtype, threshold=threshold)
+        self.hit_threshold = threshold
 
 
 class CategoricalAccuracy(PlainMetric):
@@ -214,6 +217,7 @@ class CategoricalAccuracy(PlainMetric):
     """
 
     direction = "up"
+    counts_hits = True
     _function = staticmethod(categorical_accuracy)
 
 
@@ -230,6 +234,7 @@ class SparseCategoricalAccuracy(PlainMetric):
     """
 
     direction = "up"
+    counts_hits = True
     _function = staticmethod(sparse_categorical_accuracy)
 
 

@@ -32,15 +32,15 @@ def check_thresholds(thresholds: Any, default: float) -> list[float]:
     """Return the thresholds as a list.
 
     Raises:
-        ValueError: one of them lies outside [0, 1].
+        ValueError: one of them is outside [0, 1].
     """
     if thresholds is None:
         return [default]
-    many = list(thresholds) if isinstance(thresholds, (list, tuple, np.ndarray)) else [thresholds]
-    bad = [t for t in many if t is None or not 0 <= t <= 1]
+    values = list(thresholds) if isinstance(thresholds, (list, tuple, np.ndarray)) else [thresholds]
+    bad = [t for t in values if t is None or not 0 <= t <= 1]
     if bad:
-        raise ValueError(f"Thresholds lie in [0, 1], got {bad[0]!r} in {thresholds!r}.")
-    return [float(t) for t in many]
+        raise ValueError(f"Thresholds must be in [0, 1], got {bad[0]!r} in {thresholds!r}.")
+    return [float(t) for t in values]
 
 
 def prepare(

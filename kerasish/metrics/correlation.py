@@ -64,7 +64,7 @@ class PearsonCorrelation(MeanMetricWrapper):
     Args:
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
-        axis: the axis along which a sample's numbers stand; None: all.
+        axis: the axis of a sample's numbers; None: all.
 
     Example:
         >>> round(PearsonCorrelation()([[1.0, 2.0, 3.0]], [[2.0, 4.0, 6.0]]).item(), 4)
@@ -88,7 +88,7 @@ class ConcordanceCorrelation(MeanMetricWrapper):
     Args:
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
-        axis: the axis along which a sample's numbers stand; None: all.
+        axis: the axis of a sample's numbers; None: all.
 
     Source: Lin, A concordance correlation coefficient to evaluate reproducibility, 1989.
 

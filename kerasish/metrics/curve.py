@@ -50,7 +50,7 @@ class AUC(_Curve):
     """The area under the curve of true against false positives (or precision against recall).
 
     Args:
-        num_thresholds: how many thresholds stand evenly between 0 and 1, >= 2: more are nearer
+        num_thresholds: how many thresholds divide [0, 1] evenly, >= 2: more are nearer
             to the true area.
         curve: "ROC"; "PR"; or "PRGAIN": of the gains of precision and recall over always saying 1.
         summation_method: how a step of the curve is filled: "interpolation", "minoring" (from
@@ -210,7 +210,7 @@ def _precision_recall_area(counts: Counts) -> Tensor:
 
 
 class PointOptions(TypedDict, total=False):
-    """What the metrics of one point of a curve take, besides the rate that is given."""
+    """Arguments of the metrics of one point of a curve, other than the given rate."""
 
     num_thresholds: int
     class_id: int | None
@@ -230,7 +230,7 @@ class _BestPoint(_Curve):
     ) -> None:
         super().__init__(**options)
         if not 0 <= value <= 1:
-            raise ValueError(f"{type(self).__name__}: {given} lies in [0, 1], got {value}.")
+            raise ValueError(f"{type(self).__name__}: {given} must be in [0, 1], got {value}.")
         if num_thresholds < 1:
             raise ValueError(
                 f"{type(self).__name__}: num_thresholds is at least 1, got {num_thresholds}."
@@ -252,14 +252,14 @@ class _BestPoint(_Curve):
         self._add(count(y_true, y_pred, weights, self.thresholds))
 
     def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        """Return (what must be large enough, what is to be largest) at each threshold."""
+        """Return (what must be large enough, what should be largest) at each threshold."""
         raise NotImplementedError(f"{type(self).__name__} defines no _rates().")
 
     def result(self) -> Tensor:
         """Return the largest rate; 0 where no threshold will do."""
-        constrained, wanted = self._rates(self._counts())
+        constrained, maximized = self._rates(self._counts())
         allowed = ops.greater_equal(constrained, self._value)
-        return ops.max(ops.where(allowed, wanted, ops.zeros_like(wanted)))
+        return ops.max(ops.where(allowed, maximized, ops.zeros_like(maximized)))
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -280,7 +280,7 @@ class SensitivityAtSpecificity(_BestPoint):
 
     Args:
         specificity: tn / (tn + fp), in [0, 1].
-        num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
+        num_thresholds: how many thresholds divide [0, 1] evenly, >= 1.
         class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
@@ -304,7 +304,7 @@ class SpecificityAtSensitivity(_BestPoint):
 
     Args:
         sensitivity: tp / (tp + fn), in [0, 1].
-        num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
+        num_thresholds: how many thresholds divide [0, 1] evenly, >= 1.
         class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
@@ -328,7 +328,7 @@ class PrecisionAtRecall(_BestPoint):
 
     Args:
         recall: tp / (tp + fn), in [0, 1].
-        num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
+        num_thresholds: how many thresholds divide [0, 1] evenly, >= 1.
         class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.
@@ -352,7 +352,7 @@ class RecallAtPrecision(_BestPoint):
 
     Args:
         precision: tp / (tp + fp), in [0, 1].
-        num_thresholds: how many thresholds stand evenly in [0, 1], >= 1.
+        num_thresholds: how many thresholds divide [0, 1] evenly, >= 1.
         class_id: the only class that counts; None: all.
         name: name in the logs; None: made from the class.
         dtype: dtype of the result and the state; None: the default float.

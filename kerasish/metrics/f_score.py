@@ -21,7 +21,7 @@ class FBetaScore(Metric):
 
     Args:
         average: None: one score a class; "micro": of all counts together; "macro": the mean of
-            the scores; "weighted": their mean by how often the classes come.
+            the scores; "weighted": their mean by how often the classes occur.
         beta: how many times recall matters as much as precision, > 0.
         threshold: predictions above it mean 1, in (0, 1]; None: the largest of a row does.
         name: name in the logs; None: made from the class.

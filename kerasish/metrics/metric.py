@@ -41,6 +41,10 @@ class Metric(Watched):
     """
 
     _arguments: dict[str, Any]
+    # What diagnostics know of the very class: whether it gives the share of predictions that equal
+    # their targets, and above what a prediction then counts as 1 (None: it is compared as it is).
+    counts_hits = False
+    hit_threshold: float | None = None
     on_host = False  # whether it gathers rows outside of the steps, and is computed at the end
 
     def __init__(self, dtype: DTypeLike | None = None, name: str | None = None) -> None:
@@ -103,7 +107,7 @@ class Metric(Watched):
         return list(results.values())
 
     def _parts(self) -> list[Any]:
-        """Return the variables and metrics that stand in its attributes, in lists and dicts too."""
+        """Return the variables and metrics in its attributes, also in lists and dicts."""
         held = (v for k, v in vars(self).items() if k != "_first_values")
         return [x for v in held for x in _leaves(v) if isinstance(x, (Variable, Metric))]
 
@@ -125,7 +129,7 @@ class Metric(Watched):
         raise NotImplementedError(f"{type(self).__name__} defines no result().")
 
     def reset_state(self) -> None:
-        """Forget all batches."""
+        """Drop all batches."""
         own = {id(v) for v in self._variables}
         for v, first in zip(self._variables, self._first_values):
             v.assign(ops.zeros(v.shape, v.dtype) if first is None else first)
@@ -189,7 +193,7 @@ class Metric(Watched):
 
 
 def _leaves(value: object) -> Iterator[Any]:
-    """Return what stands in lists, tuples and dicts inside one another."""
+    """Return the items of nested lists, tuples and dicts."""
     if isinstance(value, (list, tuple, dict)):
         for part in value.values() if isinstance(value, dict) else value:
             yield from _leaves(part)

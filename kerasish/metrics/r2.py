@@ -23,7 +23,7 @@ class R2Score(Metric):
     """1 - sum((t - p)²) / sum((t - mean(t))²) over all batches.
 
     Means and squared distances of batches are merged, not sums of squares subtracted, so that
-    targets far from 0 lose no digits.
+    targets far from 0 keep their precision.
 
     Args:
         class_aggregation: over several outputs: "uniform_average", "variance_weighted_average", or

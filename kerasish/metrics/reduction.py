@@ -145,7 +145,7 @@ class MeanMetricWrapper(Mean):
         super().__init__(name=name, dtype=dtype)
         self._fn, self.fn_kwargs = fn, kwargs
         if type(self) is not MeanMetricWrapper:
-            # The arguments of the kinds that come along are attributes too.
+            # The other arguments of the kinds are attributes, too.
             for key, value in kwargs.items():
                 vars(self).setdefault(key, value)
 

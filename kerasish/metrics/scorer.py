@@ -26,7 +26,7 @@ def is_scorer(x: object) -> bool:
 class SklearnScorer(Metric):
     """A scorer of scikit-learn over all rows of a validation or an `evaluate`.
 
-    No step computes it: `evaluate`, and `fit` for its validation data, predict each batch besides
+    No step computes it: `evaluate`, and `fit` for its validation data, predict each batch after
     the step and score all rows at the end, so that it is exact for any batch size and the same on
     every engine; a second forward pass is its price. Training rows are not scored: as many models
     as there are steps would have predicted them.
@@ -34,7 +34,7 @@ class SklearnScorer(Metric):
     Args:
         scorer: a name such as "f1_macro" (`sklearn.metrics.get_scorer_names()`), what
             `make_scorer` gives, a function of `sklearn.metrics`, or a function
-            (y_true, y_pred) -> number of your own, which gets the arrays as they are.
+            (y_true, y_pred) -> number, which gets the arrays as they are.
         from_logits: whether predictions are logits.
         name: the name in reports; None: the scorer's.
         dtype: accepted; the score is a float64.
@@ -61,7 +61,7 @@ class SklearnScorer(Metric):
     ) -> None:
         super().__init__(name=name or _name_of(scorer), dtype=dtype)
         self.scorer, self.from_logits = scorer, from_logits
-        self._score: Callable[..., float] | None = _find(scorer)  # a wrong name is said here
+        self._score: Callable[..., float] | None = _find(scorer)  # a wrong name is reported here
         self._rows: list[tuple[Any, Any, Any]] = []
         lower = any(word in self.name for word in ("error", "loss", "deviance", "distance"))
         self.direction = "down" if lower and not self.name.startswith("neg_") else "up"
@@ -87,7 +87,7 @@ class SklearnScorer(Metric):
         return float(self._score(y, predictions, weights, self.from_logits))
 
     def reset_state(self) -> None:
-        """Forget all rows."""
+        """Drop all rows."""
         self._rows = []
 
     def get_config(self) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Operations on tensors: Keras's `ops`, built on a registry of primitive ops.
 
 Each file's `__all__` is the one list of the names that it adds to a name space: `nn`, `numpy`,
-`linalg`, `image`, or this one alone. Names that Keras puts elsewhere than most of their file are
+`linalg`, `image`, or only this one. Names that Keras puts elsewhere than most of their file are
 imported one by one by the name space that they belong to. All names of `nn`, `numpy` and `linalg`
 are names of `ops`, too.
 """

@@ -31,7 +31,7 @@ def _all_sum_grad(g: Tensor, y: Tensor, x: Any) -> tuple[Any, ...]:
     flops=lambda inputs, results: 0,
 )
 def all_sum(xp: ArrayModule, x: Array) -> Array:
-    """The sum of x over all ranks of the current group, the same bits on each; alone: x.
+    """The sum of x over all ranks of the current group, the same bits on each; one process: x.
 
     All ranks call it in the same order, with arrays of the same shape and dtype. The summands are
     added in a fixed binary tree: (0 + 1) + (2 + 3), and so on. The gradient is `all_sum` of the
@@ -85,7 +85,7 @@ def _gather_grad(g: Tensor, y: Tensor, x: Any, size: int) -> tuple[Any, ...]:
     flops=lambda inputs, results: 0,
 )
 def all_gather(xp: ArrayModule, x: Array, *, size: int) -> Array:
-    """The array of `size` elements that the ranks' segments make together; alone: x.
+    """The array of `size` elements that consists of the ranks' segments; one process: x.
 
     Segments differ by one element at most: `ranks.group.segments` says how long each is.
 

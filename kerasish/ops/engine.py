@@ -16,7 +16,7 @@ class UpdateFormula(Protocol):
 
     Attributes:
         name: what kernels made of it are called.
-        compiled: what engines keep of it, each under keys of its own.
+        compiled: what engines keep of it, each under its own keys.
     """
 
     name: str
@@ -29,7 +29,7 @@ class UpdateFormula(Protocol):
 
         Args:
             elements: its value, its gradient, its slots: all of one shape and dtype.
-            numbers: what serves all variables: tensors without axes, or None.
+            numbers: what is used for all variables: tensors without axes, or None.
             decay: the share of the value, times the learning rate, that is subtracted first.
         """
 
@@ -71,7 +71,7 @@ class Engine:
             formula: the update of one variable, which the engine traces and compiles.
             elements: the values, the gradients, then each kind of slot (momentum, ...): one
                 tensor for each variable.
-            numbers: tensors without axes that serve all variables, or None.
+            numbers: tensors without axes that are used for all variables, or None.
             decays: for each variable what the formula gets as `decay`; 0: None.
 
         Returns:

@@ -1,6 +1,6 @@
 """An op: what is computed, with its shape rule, its gradient and its reference kernel.
 
-An op knows no device and no tensor class. Calling one hands it to the current engine, which
+An op depends on no device and no tensor class. A call passes it to the current engine, which
 is kept in the slot below: the eager backend applies its kernel at once, a trace writes a node.
 """
 
@@ -75,12 +75,12 @@ def set_default_engine(make: Callable[[], Engine]) -> None:
 
 
 def has_chosen_engine() -> bool:
-    """Return whether this thread has an engine of its own: a trace, or a step's."""
+    """Return whether this thread has its own engine: a trace, or a step's."""
     return _slot.engine is not None
 
 
 def is_inferring(x: AnyTensor) -> bool:
-    """Return whether x has no numbers since shapes and dtypes alone are asked for, not a trace."""
+    """Return whether x has no numbers since only shapes and dtypes are inferred."""
     return _slot.inferring or any(type(s) is Unknown for s in x.shape)
 
 
@@ -104,7 +104,7 @@ _missing = object()
 
 
 class Traits:
-    """What passes and code generators know of an op, whatever its name.
+    """What passes and code generators need of an op, independent of its name.
 
     Attributes:
         kind: the family that it belongs to.
@@ -118,13 +118,16 @@ class Traits:
         reduction: what a fused loop does along the reduced axes: "sum", "max", "min", "prod",
             "all", "any", "argmax" or "argmin"; "" where the op reduces nothing natively.
         view: the result's elements are the input's, in order, or repeated.
-        aliases: the result may share the input's memory.
+        aliases: the result may share the input's memory. An element-wise op's result then is the
+            input.
+        exact: each element of float32 is one IEEE operation, or a choice: any code gives the same
+            number.
         keeps_zero: the result is 0 wherever the (first) input is.
         repeats: the result is one number or a few, repeated: cheaper made than read.
         cheap: an element of the result takes no longer to compute than one of an input to read.
         cheaper_than_memory: an element takes no longer to compute than to write to memory and to
             read again, where the array is larger than the caches.
-        exact_storage: the result depends on the very dtype, not on the number alone.
+        exact_storage: the result depends on the exact dtype, not only on the number.
         epilogues: its native product can add a bias or another value and apply relu itself.
         adds_rows: the result is a table of zeros to which a few rows are added, in turn, at those
             that the second input names; the attribute `size` is the number of its rows.
@@ -136,7 +139,7 @@ class Traits:
             first input. A trace lets each effect read the result of the one before it, and makes
             the last one an output, so that no pass drops, merges or reorders them.
         flops: `flops(input shapes, result shapes)` -> how many; None: by the kind.
-        rows: where the rows of a batch lie in the results (`ops/rows.py`); None: the op may mix
+        rows: the place of a batch's rows in the results (`ops/rows.py`); None: the op may mix
             them. Element-wise ops have a rule.
     """
 
@@ -147,6 +150,7 @@ class Traits:
     reduction = ""
     view = False
     aliases = False
+    exact = False
     keeps_zero = False
     repeats = False
     cheap = False
@@ -161,6 +165,11 @@ class Traits:
     flops: Callable[..., int] | None = None
     rows: Rule | None = None
 
+    @property
+    def gives_index(self) -> bool:
+        """Whether the op is a reduction to the index of an element, not to a value."""
+        return self.reduction in ("argmax", "argmin")
+
 
 def c_function(name: str) -> Callable[..., Any]:
     """Return the trait `native` of an op that is a function of floats of the C library.
@@ -172,7 +181,8 @@ def c_function(name: str) -> Callable[..., Any]:
     return lambda loop, *values: loop.op("c_function", *values, function=name)
 
 
-TRAITS = frozenset(n for n in vars(Traits) if not n.startswith("_")) - {"kind", "elementwise"}
+_DERIVED = {"kind", "elementwise", "gives_index"}
+TRAITS = frozenset(n for n in vars(Traits) if not n.startswith("_")) - _DERIVED
 
 
 ELEMENTWISE_KINDS = frozenset(("elementwise", "comparison", "logic", "bits"))
@@ -184,20 +194,20 @@ class Op(Traits):
     Attributes:
         kernel: `kernel(xp, *inputs, **attrs)` on NumPy or CuPy arrays: the definition.
         shape: `shape(*specs, **attrs)` -> Spec, or a tuple of them; sizes may be None.
-        grad: `grad(g, y, *inputs, **attrs)` -> one gradient (or None) an input, written in ops;
+        grad: `grad(g, y, *inputs, **attrs)` -> one gradient (or None) per input, written in ops;
             sums over broadcast axes are left to the reverse pass. None: no gradient flows. A tuple
             of such rules, each giving the gradient of one input, lets the pass skip those that
             no code asks for.
         promote: "same" (inputs meet in one dtype), "float" (the same, then at least the default
-            float), "number" (the same, truth values as int32), "product" (the same; int8
-            alone meets in int32, in which products are added up), or None (left alone). `promoted`
+            float), "number" (the same, truth values as int32), "product" (the same; only
+            int8 uses int32, in which products are added), or None (unchanged). `promoted`
             is the index of the first input concerned.
         canonical: `canonical(shapes, attrs)` -> attrs in their one hashable form.
         variadic: the op's first argument is a list of tensors.
         sparse_gradients: whether `grad` gets None, not zeros, for outputs without a gradient.
         accumulates: of an op with one output, whether `grad` takes `onto`: the sum of the gradients
-            that have arrived at its first input so far, or None. `grad` returns that sum and its
-            own gradient, added, in place of its own: a kernel may add while it writes.
+            that have arrived at its first input so far, or None. `grad` returns its own
+            gradient added to this sum: a kernel may add while it writes.
     """
 
     sparse_gradients = False

@@ -209,7 +209,7 @@ def normal(
 
 def _standard_normal(state: AnyTensor, shape: Shape, dtype: str) -> Tensor:
     if None in shape:
-        # Sizes not known: only shape and dtype are asked for, no number is ever drawn.
+        # Sizes not known: only shape and dtype are asked for, no number is drawn.
         return unit(state, shape, dtype)
     count = math.prod(shape)
     half = (count + 1) // 2
@@ -280,7 +280,7 @@ def categorical(state: Any, logits: Any, num_samples: int, dtype: DTypeLike = "i
     logits = cast(logits, name)
     rows, classes = logits.shape
     u = unit(state, (rows, num_samples, classes), name)
-    # 1 - u lies in (0, 1]; the half step keeps both logarithms finite.
+    # 1 - u is in (0, 1]; the half step keeps both logarithms finite.
     noise = negative(log(negative(log(subtract(1.0 - 2.0**-25, multiply(u, 1 - 2.0**-24))))))
     return cast(argmax(add(expand_dims(logits, 1), noise), -1), dtypes.name_of(dtype))
 
@@ -390,8 +390,8 @@ def binomial(
 ) -> Tensor:
     """Return how many of `counts` trials succeed, each with its probability.
 
-    The middle one of n uniform numbers is drawn (it is beta distributed): if it lies below p, so
-    does the half under it, and the rest is the same question for n / 2 trials; the last 16 are
+    The middle one of n uniform numbers is drawn (it is beta distributed): if it is below p, so
+    is the half under it, and the rest is the same question for n / 2 trials; the last 16 are
     counted.
 
     Source: Devroye, Non-uniform random variate generation, 1986, X.4.4.
@@ -404,16 +404,18 @@ def binomial(
     p = broadcast_to(cast(probabilities, "float64"), shape)
     total = zeros(shape, "float64")
     for each in states[:-1]:
-        many = less(float(FEW_TRIALS), n)
+        large = less(float(FEW_TRIALS), n)
         k = add(floor(multiply(n, 0.5)), 1.0)
         rest = subtract(n, k)
-        middle = beta(each, shape, where(many, k, 1.0), where(many, add(rest, 1.0), 1.0), "float64")
+        middle = beta(
+            each, shape, where(large, k, 1.0), where(large, add(rest, 1.0), 1.0), "float64"
+        )
         below = less_equal(middle, p)
         under = divide(subtract(p, middle), where(less(middle, 1.0), subtract(1.0, middle), 1.0))
         over = divide(p, where(less(0.0, middle), middle, 1.0))
-        total = where(logical_and(many, below), add(total, k), total)
-        p = where(many, clip(where(below, under, over), 0.0, 1.0), p)
-        n = where(many, where(below, rest, subtract(k, 1.0)), n)
+        total = where(logical_and(large, below), add(total, k), total)
+        p = where(large, clip(where(below, under, over), 0.0, 1.0), p)
+        n = where(large, where(below, rest, subtract(k, 1.0)), n)
     u = unit(states[-1], (FEW_TRIALS, *shape), "float32")
     trial = reshape(arange(FEW_TRIALS), (-1, *[1] * len(shape)))
     success = logical_and(less(cast(trial, "float64"), n), less(cast(u, "float64"), p))

@@ -1,8 +1,8 @@
-"""Rules of ops for the rows of a batch: where the rows of a result lie, and on what they depend.
+"""Rules of ops for the rows of a batch: where the rows of a result are, and on what they depend.
 
-`graph/by_rows.py` proves with them that row i of a result depends on row i of the inputs alone. The
-trait `rows` of an op is such a rule; an op without one (and not element-wise) mixes rows, as far as
-anything can know.
+`graph/by_rows.py` proves with them that row i of a result depends only on row i of the inputs. The
+trait `rows` of an op is such a rule; an op without one (and not element-wise) is assumed to mix
+rows.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 
 class NotByRows(Exception):  # noqa: N818 (a signal, not an error)
-    """Nothing proves that the rows of a result depend on the same rows of the inputs alone."""
+    """Nothing proves that the rows of a result depend only on the same rows of the inputs."""
 
 
 class RowPlace(NamedTuple):
-    """Where the rows of a batch lie in a value.
+    """The place of a batch's rows in a value.
 
     Attributes:
         axis: of the value. Its size is before * rows * after, and its index is
@@ -38,7 +38,7 @@ class RowCall:
         shapes: of the inputs.
         results: the shapes of the results.
         attrs: of the op, canonical.
-        places: where the rows lie in each input; None: it holds none.
+        places: the place of the rows in each input; None: it holds none.
         rows: how many there are.
         block: how many there are in what the call is rewritten to.
 
@@ -99,7 +99,7 @@ def same(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
 
 
 def reshape(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
-    """The elements keep their order: the rows must lie in one axis of the result."""
+    """The elements keep their order: the rows must be in one axis of the result."""
     (place,), (shape,), (result,) = call.only(0), call.shapes, call.results
     first = math.prod(shape[: place.axis]) * place.before
     for axis, size in enumerate(result):
@@ -121,7 +121,7 @@ def transpose(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
 
 
 def broadcast(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
-    """New axes come first, and axes of size 1 are repeated."""
+    """New axes are first, and axes of size 1 are repeated."""
     (place,) = call.only(0)
     (result,) = call.results
     common = place._replace(axis=place.axis + len(result) - len(call.shapes[0]))
@@ -189,8 +189,8 @@ def along(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
 def _axes(axis: Any, ndim: int) -> set[int]:
     if axis is None:
         return set(range(ndim))
-    many = axis if isinstance(axis, (tuple, list)) else (axis,)
-    return {a % ndim for a in many}
+    numbers = axis if isinstance(axis, (tuple, list)) else (axis,)
+    return {a % ndim for a in numbers}
 
 
 def _below(axes: set[int], place: RowPlace) -> int:
@@ -264,10 +264,10 @@ def sequences(first: int, count: int) -> Rule:
     def rule(call: RowCall) -> tuple[Sequence[RowPlace], dict[str, Any]]:
         for i, place in enumerate(call.places):
             weights = 0 < i < first
-            wanted = RowPlace(0 if first <= i < first + count else 1)
+            expected = RowPlace(0 if first <= i < first + count else 1)
             if place is None and not weights:
-                call.shrink(i, wanted.axis, wanted)
-            elif place is not None and (weights or place != wanted):
+                call.shrink(i, expected.axis, expected)
+            elif place is not None and (weights or place != expected):
                 raise NotByRows
         return [RowPlace(1)] * len(call.results), call.attrs
 

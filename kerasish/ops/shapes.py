@@ -24,7 +24,7 @@ class Spec(NamedTuple):
 
 
 class Unknown(int):
-    """A number that stands for an unknown size while shapes are inferred.
+    """A number that represents an unknown size while shapes are inferred.
 
     What is computed from one is unknown, too. It is equal to its number, but hashes otherwise: what
     is kept for a real size is never taken for it.

@@ -24,7 +24,7 @@ class Adafactor(Optimizer):
         epsilon_2: the smallest scale of a variable.
         clip_threshold: the largest root mean square of u.
         relative_step: accepted for compatibility: as in Keras, the rate of step t is never above
-            1 / sqrt(t), whatever this says.
+            1 / sqrt(t), for any value of this.
         options: what every optimizer takes; see `Optimizer`.
 
     Source: Shazeer & Stern, Adafactor: adaptive learning rates with sublinear memory cost, ICML

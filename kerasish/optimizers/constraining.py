@@ -1,4 +1,4 @@
-"""Constraints on new values, with the same rounding wherever they are computed."""
+"""Constraints on new values, with the same rounding on all engines and paths."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def constrained(
 ) -> Tensor:
     """Return a variable's new value within its constraint.
 
-    Values of 16 bits are rounded before and after: an engine may join what stands next to them, and
+    Values of 16 bits are rounded before and after: an engine may fuse the neighboring ops, and
     leave roundings out. The bits would depend on what else the step does with them.
 
     Args:

@@ -1,11 +1,11 @@
 """Division: each rank keeps the slots of its part of the variables, and updates that part.
 
 After the sum over ranks every rank has all gradients. It updates one segment of each variable, for
-which it keeps momenta and the like, and takes the other segments from the other ranks. So the
+which it keeps the slots, and takes the other segments from the other ranks. So the
 optimizer's memory is divided by the number of ranks; the bits are those of whole updates, since
 these optimizers compute each element by itself.
 
-Files hold whole slots: `gathered` brings the segments together on the rank that writes, and what
+Files hold whole slots: `gathered` collects the segments on the rank that writes, and what
 is loaded is cut (`DividedSlot`).
 
 Source: Rajbhandari et al., ZeRO: memory optimizations toward training trillion parameter models,
@@ -71,7 +71,7 @@ class _Part(NamedTuple):
 
 
 class DividedSlot:
-    """A slot as files know it: whole, though this rank keeps a segment of it alone.
+    """A slot as in files: whole, though this rank keeps only a segment of it.
 
     Args:
         variable: this rank's segment of the slot.
@@ -147,15 +147,15 @@ class DividedSlot:
 
     @property
     def known(self) -> bool:
-        """Whether this slot, or another one, is whole for now."""
+        """Whether this slot, or another one, is whole at present."""
         return self._division.held
 
     def release(self) -> None:
-        """Forget the whole slot."""
+        """Drop the whole slot."""
         self.held = None
 
     def hold(self, everywhere: bool) -> None:
-        """Bring the segments together, on rank 0 or on every rank."""
+        """Collect the segments, on rank 0 or on every rank."""
         own = np.asarray(to_numpy(self.variable.latest))
         size = math.prod(self._part.of.shape)
         group = self._division.group
@@ -200,7 +200,7 @@ class Division:
                     slot.assign(value)
 
     def _kept(self, variable: Variable) -> Any:
-        """Return a variable of the optimizer as files know it."""
+        """Return a variable of the optimizer as in files."""
         reference = self._optimizer.reference_of(variable)
         if reference is None:
             if variable.shape and variable.value.size > 1:
@@ -279,7 +279,7 @@ class Division:
 
     @property
     def held(self) -> bool:
-        """Whether the slots are whole for now: see `gathered`."""
+        """Whether the slots are whole at present: see `gathered`."""
         return any(slot.held is not None for slot in self.slots())
 
     def averages(
@@ -288,7 +288,7 @@ class Division:
         """Return (variable, whole average) pairs; all ranks call it together.
 
         Args:
-            variables: whole ones; those that the optimizer does not know are left out.
+            variables: whole ones; those that are not the optimizer's are left out.
             averages: this rank's segments, of all variables of the optimizer.
         """
         self.group.meet("the use of averages (use_ema)")
@@ -346,7 +346,7 @@ def gathered(model: object, what: str, everywhere: bool = False) -> Iterator[boo
         everywhere: whether every rank needs them.
 
     Yields:
-        Whether this rank is one that is to do what the slots are needed for.
+        Whether this rank must do what the slots are needed for.
 
     Raises:
         RuntimeError: on the other ranks, if it failed on the one that writes.
@@ -372,7 +372,7 @@ def gathered(model: object, what: str, everywhere: bool = False) -> Iterator[boo
     finally:
         for one in divided:
             one.release()
-        # All ranks know whether the file is there, so that they go on alike.
+        # All ranks know whether the file exists, so that they continue in the same way.
         if not everywhere:
             reported = group.broadcast(failure)
             if reported is not None and group.rank:
@@ -410,7 +410,7 @@ def check_divisible(optimizer: Optimizer) -> None:
     if not optimizer.is_elementwise():
         raise ValueError(
             f"{_who(optimizer)} computes more than element by element, so it needs whole "
-            "variables. Use one of SGD, Adam, AdamW, RMSprop, Adagrad, Lion and the like, or "
-            "shard_optimizer=False. A class of your own sets elementwise = True next to its "
+            "variables. Use one of SGD, Adam, AdamW, RMSprop, Adagrad, Lion or similar, or "
+            "shard_optimizer=False. A custom class sets elementwise = True next to its "
             "update()."
         )

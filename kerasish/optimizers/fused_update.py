@@ -72,7 +72,7 @@ class Formula:
         return self.optimizer.updated(value, gradient, slots, result, decay)
 
     def refresh(self, shared: Sequence[Variable]) -> None:
-        """Forget what engines compiled, if a setting of the optimizer has changed since."""
+        """Drop what engines compiled, if a setting of the optimizer has changed since."""
         settings = _settings(self.optimizer)
         if settings != self._settings or self.shared != tuple(shared):
             self._settings, self.shared = settings, tuple(shared)
@@ -131,7 +131,7 @@ def fused_update(
         gradients = optimizer.clipped_of(gradients, variables)
     slots = [optimizer.slots_of(v) for v in variables]
     kinds = list(zip(*slots))  # in the order of their making: all first slots, all second ones
-    values, *by_slot = [values_of(many) for many in (variables, *kinds)]
+    values, *by_slot = [values_of(group) for group in (variables, *kinds)]
     fitting = [
         g if g.dtype == value.dtype else ops.cast(g, value.dtype)
         for g, value in zip(gradients, values)
@@ -142,6 +142,6 @@ def fused_update(
     if result is None:
         return None
     new: Updates = {}
-    for many, given in zip((variables, *kinds), result):
-        new.update(zip(many, given))
+    for group, given in zip((variables, *kinds), result):
+        new.update(zip(group, given))
     return new

@@ -58,7 +58,7 @@ class LossScaleOptimizer(Optimizer):
         if not kwargs.pop("dynamic", True):
             raise ValueError(
                 "LossScaleOptimizer: its scale is dynamic; for a constant one give the inner "
-                "optimizer a loss_scale_factor, and use that alone."
+                "optimizer a loss_scale_factor, and use only that."
             )
         # Old files of Keras hold the arguments of every optimizer here, at their defaults.
         given = {k: v for k, v in kwargs.items() if v != _UNUSED.get(k, _UNUSED)}
@@ -179,11 +179,11 @@ class LossScaleOptimizer(Optimizer):
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
-        """Tell the inner optimizer."""
+        """Notify the inner optimizer."""
         self.inner_optimizer.exclude_from_weight_decay(var_list, var_names)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
-        """Tell the inner optimizer."""
+        """Notify the inner optimizer."""
         self.inner_optimizer.finalize_variable_values(var_list)
 
     def get_config(self) -> dict[str, Any]:

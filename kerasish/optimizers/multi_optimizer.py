@@ -95,7 +95,7 @@ class MultiOptimizer(Optimizer):
     Args:
         optimizer_map: an OptimizerMap, or a function variable -> optimizer.
         loss_scale_factor: the loss is multiplied by it, gradients are divided by it; the
-            optimizers get it in place of their own; None: 1.
+            optimizers get it in place of theirs; None: 1.
         name: the first part of its variables' paths; None: made from the class's name.
 
     Example:
@@ -204,12 +204,12 @@ class MultiOptimizer(Optimizer):
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
-        """Tell the optimizers in use; after `build`."""
+        """Notify the optimizers in use; after `build`."""
         for result in self.optimizers:
             result.exclude_from_weight_decay(var_list, var_names)
 
     def finalize_variable_values(self, var_list: Sequence[Variable]) -> None:
-        """Tell the optimizers in use."""
+        """Notify the optimizers in use."""
         for number, result in enumerate(self.optimizers):
             known = [v for v in var_list if v in self._places]
             own = [v for v in known if self._chosen[self._places[v]] == number]
@@ -237,6 +237,6 @@ def _check_inner(optimizer: Optimizer | str) -> None:
         raise ValueError(f"An optimizer was expected, got {optimizer!r}.")
     if isinstance(optimizer, (LossScaleOptimizer, MultiOptimizer)):
         raise ValueError(
-            f"A {type(optimizer).__name__} stands around a MultiOptimizer, or alone; inside, plain "
-            "optimizers were expected."
+            f"A {type(optimizer).__name__} wraps a MultiOptimizer, or is used by itself; "
+            "inside, plain optimizers were expected."
         )

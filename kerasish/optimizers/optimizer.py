@@ -59,7 +59,7 @@ class Optimizer(OptimizerState):
 
     Attributes:
         elementwise: a class that writes `update` may set it to True where each element of the
-            new values depends on that element alone, and on nothing that changes but tensors:
+            new values depends only on that element, and on nothing that changes but tensors:
             engines may then run `update` once, without numbers, and compile what it does.
         needs_loss: whether `apply` wants the step's loss, too.
 
@@ -162,7 +162,7 @@ class Optimizer(OptimizerState):
         return {"learning_rate": learning_rate}
 
     def shared_updates(self, loss: Tensor | None) -> Updates:
-        """Return new values of scalars that serve all variables."""
+        """Return new values of scalars that all variables share."""
         return {}
 
     def update_step(self, gradient: Tensor, variable: Variable, learning_rate: Tensor) -> None:
@@ -370,7 +370,7 @@ class Optimizer(OptimizerState):
         return clip(gradients, self.clipnorm, self.clipvalue, self.global_clipnorm)
 
     def joined(self, gradients: Sequence[Tensor], variables: Sequence[Variable]) -> list[Tensor]:
-        """Return whole gradients, where each rank has its segments of them alone.
+        """Return whole gradients, where each rank has only its segments of them.
 
         Args:
             gradients: of `variables`.
@@ -404,19 +404,19 @@ class Optimizer(OptimizerState):
 
         Args:
             optimizer_variables: values of `self.variables`, in order.
-            grads: one gradient a variable.
+            grads: one gradient per variable.
             trainable_variables: values of the variables that the optimizer was built for.
         """
         if not self.built:
             raise ValueError(f"{type(self).__name__}: call build(variables) before.")
         own, trained = self.variables, self._trainable_variables
-        for given, wanted, what in (
+        for given, expected, what in (
             (optimizer_variables, own, "optimizer_variables"),
             (trainable_variables, trained, "trainable_variables"),
         ):
-            if len(given) != len(wanted):
+            if len(given) != len(expected):
                 raise ValueError(
-                    f"{type(self).__name__}.stateless_apply: {what} must hold {len(wanted)} "
+                    f"{type(self).__name__}.stateless_apply: {what} must hold {len(expected)} "
                     f"values, got {len(given)}."
                 )
         values = [*optimizer_variables, *trainable_variables]
@@ -433,7 +433,7 @@ class Optimizer(OptimizerState):
     def exclude_from_weight_decay(
         self, var_list: Sequence[Variable] | None = None, var_names: Sequence[str] | None = None
     ) -> None:
-        """Let weight decay leave variables alone: those given, and those whose path has a match.
+        """Exclude variables from weight decay: those given, and those whose path has a match.
 
         Args:
             var_list: variables.

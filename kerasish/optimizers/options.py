@@ -17,7 +17,7 @@ LearningRate = (
 
 
 class OptionsWithoutDecay(TypedDict, total=False):
-    """`Options` of an optimizer that gives `weight_decay` a default of its own."""
+    """`Options` of an optimizer with its own default of `weight_decay`."""
 
     clipnorm: float | None
     clipvalue: float | None
@@ -31,7 +31,7 @@ class OptionsWithoutDecay(TypedDict, total=False):
 
 
 class Options(OptionsWithoutDecay, total=False):
-    """What every optimizer takes besides its own arguments; `Optimizer` says what they mean."""
+    """What every optimizer takes in addition to its own arguments; `Optimizer` explains them."""
 
     weight_decay: float | None
 
@@ -60,7 +60,7 @@ def check_options(who: str, options: Options) -> None:
         who: the optimizer's class, for messages.
 
     Raises:
-        ValueError: naming the option, what was expected and what came.
+        ValueError: naming the option, what was expected and what was given.
     """
     clips = {k: options.get(k) for k in ("clipnorm", "clipvalue", "global_clipnorm")}
     given = {k: v for k, v in clips.items() if v is not None}

@@ -52,7 +52,7 @@ class SegmentStore:
     Attributes:
         segment: the variable that keeps this rank's segment.
         held: the whole value inside of `gathered`.
-        ever: whether this process has ever had a store: most never look for one.
+        ever: whether this process has had a store: most never search for one.
     """
 
     ever = False
@@ -86,7 +86,7 @@ class SegmentStore:
             return self.variable.leaf_of(self.held)
         if self.closed:
             raise RuntimeError(
-                f"{self.variable.path!r} is divided among the ranks (ModelParallel): rank 0 alone "
+                f"{self.variable.path!r} is divided among the ranks (ModelParallel): only rank 0 "
                 "has it whole while a file is written."
             )
         with autocast(None), no_gradient():
@@ -107,16 +107,16 @@ class SegmentStore:
 
     @property
     def known(self) -> bool:
-        """Whether the whole value is kept for now."""
+        """Whether the whole value is kept at present."""
         return self.held is not None or self.closed
 
     def hold(self, everywhere: bool) -> None:
-        """Bring the segments together, on rank 0 or on every rank."""
+        """Collect the segments, on rank 0 or on every rank."""
         self.held = self._collected(everywhere)
         self.closed = self.held is None
 
     def release(self) -> None:
-        """Forget the whole value."""
+        """Drop the whole value."""
         self.held, self.closed = None, False
 
     def _collected(self, everywhere: bool) -> Any:
@@ -206,12 +206,12 @@ def divide_variables(
     """
     changed = False
     for v in dict.fromkeys(variables):
-        wanted = divided is not None and not v.holds_seed and divided(v.path)
-        wanted = wanted and not is_small(v, group)
-        if wanted and v.store is None:
+        divides = divided is not None and not v.holds_seed and divided(v.path)
+        divides = divides and not is_small(v, group)
+        if divides and v.store is None:
             SegmentStore(v, group)
             changed = True
-        elif not wanted and isinstance(v.store, SegmentStore):
+        elif not divides and isinstance(v.store, SegmentStore):
             v.store.restore()
             changed = True
     _held.clear()

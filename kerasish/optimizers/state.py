@@ -123,7 +123,7 @@ class OptimizerState(Watched):
         return list(self._variables)
 
     @property
-    def whole_variables(self) -> list[Any]:
+    def undivided_variables(self) -> list[Any]:
         """The same variables as files hold them: whole, though ranks may divide the slots."""
         return self.variables if self.division is None else list(self.division.kept)
 
@@ -228,7 +228,7 @@ class OptimizerState(Watched):
 
         Args:
             segments: what the slots belong to from now on.
-            division: what knows the whole variables; None: the segments are the variables.
+            division: what has the whole variables; None: the segments are the variables.
         """
         first = [v for v in self._variables if v is self._iterations or v is self._learning_rate]
         self._variables, self.built, self._references = first, False, {}
@@ -279,7 +279,7 @@ class OptimizerState(Watched):
         """Set all of its variables, in the order of `variables`."""
         if not self.built:
             raise ValueError(f"{type(self).__name__}: call build(variables) before set_weights.")
-        own = self.whole_variables
+        own = self.undivided_variables
         if len(weights) != len(own):
             raise ValueError(
                 f"{type(self).__name__}.set_weights: {len(own)} arrays expected, got "
@@ -299,7 +299,7 @@ class OptimizerState(Watched):
 
     def save_own_variables(self, store: MutableMapping[str, Any]) -> None:
         """Put the variables into `store` under "0", "1" and so on."""
-        for i, v in enumerate(self.whole_variables):
+        for i, v in enumerate(self.undivided_variables):
             store[str(i)] = v.numpy()
 
     def load_own_variables(self, store: Mapping[str, Any]) -> None:
@@ -311,7 +311,7 @@ class OptimizerState(Watched):
                 stacklevel=2,
             )
             return
-        own = self.whole_variables
+        own = self.undivided_variables
         self._assign_all(own, [store[str(i)] for i in range(len(own))])
 
 

@@ -21,7 +21,7 @@ def decayed(value: Tensor, decay: Any, rate: Tensor) -> Tensor:
 
 
 class Exclusions:
-    """Variables that weight decay leaves alone.
+    """Variables excluded from weight decay.
 
     Example:
         >>> kept = Exclusions()

@@ -125,8 +125,8 @@ class DirectoryIterator(FileIterator):
         data_format: the position of the channel axis; None: `config.image_data_format()`.
         save_to_dir, save_prefix, save_format: as for `ImageDataGenerator.flow`.
         follow_links: whether to go into folders that links lead to.
-        subset: "training" or "validation", by the generator's `validation_split`, for each class on
-            its own; None: all.
+        subset: "training" or "validation", by the generator's `validation_split`, for each class
+            separately; None: all.
         interpolation: "nearest", "bilinear", "bicubic", "box", "hamming" or "lanczos".
         keep_aspect_ratio: whether to crop the middle instead of distorting.
         dtype: dtype of the batches; None: `floatx()`.

@@ -41,9 +41,9 @@ class ImageDataGenerator:
             pictures along the width by this one, and along the height by `width_shift_range`.
         brightness_range: the smallest and the largest factor of the brightness; None: unchanged.
         shear_range: the largest angle of the shear in degrees, to either side.
-        zoom_range: the smallest and the largest factor; a number z stands for (1 - z, 1 + z).
+        zoom_range: the smallest and the largest factor; a number z means (1 - z, 1 + z).
         channel_shift_range: the largest number added to all channels, to either side.
-        fill_mode: what lies outside a picture: "constant", "nearest", "reflect" or "wrap".
+        fill_mode: what is outside a picture: "constant", "nearest", "reflect" or "wrap".
         cval: value of the pixels outside for "constant".
         horizontal_flip: whether to swap left and right of every second picture, at random.
         vertical_flip: whether to swap top and bottom of every second picture, at random.
@@ -58,7 +58,7 @@ class ImageDataGenerator:
         mean, std: per channel, after `fit`; else None.
         zca_whitening_matrix: after `fit`; else None.
 
-    Random numbers come from NumPy's global generator, as in Keras: `np.random.seed`, or the
+    Random numbers are drawn from NumPy's global generator, as in Keras: `np.random.seed`, or the
     argument `seed` of the methods, gives the same batches as there.
 
     Raises:
@@ -178,7 +178,7 @@ class ImageDataGenerator:
             batch_size: pictures in a batch, 1 or more.
             shuffle: whether each epoch has a new order.
             sample_weight: a weight for each picture, or None.
-            seed: makes orders and transformations repeatable; None: they go on from before.
+            seed: makes orders and transformations repeatable; None: they continue.
             save_to_dir: a folder to which each picture of a batch is written; None: none.
             save_prefix: how the names of these files begin.
             save_format: their format.
@@ -283,7 +283,7 @@ class ImageDataGenerator:
 
         Args:
             img_shape: the picture's shape, 3 sizes.
-            seed: given to `np.random.seed` first; None: the random numbers go on.
+            seed: given to `np.random.seed` first; None: the random numbers continue.
 
         Returns:
             "theta", "tx", "ty", "shear", "zx", "zy", "flip_horizontal", "flip_vertical",
@@ -343,7 +343,7 @@ class ImageDataGenerator:
 
         Args:
             x: the picture, with 3 axes.
-            seed: given to `np.random.seed` first; None: the random numbers go on.
+            seed: given to `np.random.seed` first; None: the random numbers continue.
         """
         return self.apply_transform(x, self.get_random_transform(np.shape(x), seed))
 
@@ -392,7 +392,7 @@ class ImageDataGenerator:
             x: pictures, with 4 axes; `rescale` is applied to them first.
             augment: whether to compute them from randomly transformed pictures.
             rounds: how many transformations of each picture, with `augment`.
-            seed: given to `np.random.seed` first; None: the random numbers go on.
+            seed: given to `np.random.seed` first; None: the random numbers continue.
 
         Raises:
             ValueError: x does not have 4 axes.

@@ -35,7 +35,7 @@ def warn_of_channels(array: Array, axis: int, who: str) -> None:
     if array.shape[axis] not in (1, 3, 4):
         warnings.warn(
             f"{who}: expected 1, 3 or 4 channels on axis {axis}, got shape {array.shape}. "
-            "data_format says where the channels stand.",
+            "data_format says where the channels are.",
             stacklevel=4,
         )
 
@@ -50,7 +50,7 @@ class Iterator(PyDataset):
         batch_size: pictures in a batch, 1 or more; the last one of an epoch may have fewer.
         shuffle: whether each epoch has a new order.
         seed: given to `np.random.seed`, plus the number of batches read, before each batch; None:
-            NumPy's random numbers go on.
+            NumPy's random numbers continue.
         kwargs: arguments of `utils.PyDataset`.
 
     Raises:
@@ -94,7 +94,7 @@ class Iterator(PyDataset):
         return self
 
     def __next__(self) -> Any:
-        """Return the next batch; after the last one comes the first one of a new epoch."""
+        """Return the next batch; after the last one, the first one of a new epoch."""
         with self.lock:
             self._seed_batch()
             if self.batch_index == 0:
@@ -189,12 +189,12 @@ class ImageIterator(Iterator):
 def split_bounds(
     subset: str | None, generator: ImageDataGenerator | None, count: int, who: str
 ) -> slice:
-    """Return which of `count` things belong to a part of the data.
+    """Return which of `count` items belong to a part of the data.
 
     Args:
         subset: "training", "validation", or None for all.
         generator: has the `validation_split`.
-        count: how many things there are; the first ones are for validation.
+        count: how many items there are; the first ones are for validation.
         who: what messages call the caller.
 
     Raises:
@@ -222,7 +222,7 @@ class NumpyArrayIterator(ImageIterator):
 
     Args:
         x: pictures with 4 axes; or (pictures, others): other inputs, which stay as they are.
-        y: targets; None: a batch is the pictures alone.
+        y: targets; None: a batch is only the pictures.
         image_data_generator: transforms the pictures.
         batch_size: pictures in a batch, 1 or more.
         shuffle: whether each epoch has a new order.

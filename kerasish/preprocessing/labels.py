@@ -78,13 +78,13 @@ def batch_targets(
 
 
 def classes_of_rows(
-    values: Sequence[Any], wanted: Sequence[str] | None, mode: str, column: str, who: str
+    values: Sequence[Any], classes: Sequence[str] | None, mode: str, column: str, who: str
 ) -> tuple[list[str], list[bool]]:
     """Return the classes in a column, and which rows have one of them.
 
     Args:
         values: the column: texts, or for "categorical" lists of texts as well.
-        wanted: the classes in the order of their numbers; None: all, sorted.
+        classes: the classes in the order of their numbers; None: all, sorted.
         mode: "categorical", "binary" or "sparse".
         column: the column's name.
         who: what messages call the caller.
@@ -107,7 +107,7 @@ def classes_of_rows(
                 f"({type(wrong).__name__}). Use astype(str), or class_mode='raw' for numbers."
             )
     present = {one for value in values for one in ([value] if isinstance(value, str) else value)}
-    names = sorted(present) if wanted is None else list(dict.fromkeys(wanted))
+    names = sorted(present) if classes is None else list(dict.fromkeys(classes))
     if mode == "binary" and len(names) != 2:
         raise ValueError(
             f"{who}: class_mode='binary' needs two classes, got {len(names)}: {names[:5]}."

@@ -26,7 +26,7 @@ def _check(x: Array, who: str, row_axis: int, col_axis: int, channel_axis: int) 
     if sorted(axes) != [0, 1, 2] or channel_axis == 1:
         raise ValueError(
             f"{who}: row_axis, col_axis and channel_axis are 0, 1 and 2, each once, and the "
-            f"channels stand first or last; got {axes}."
+            f"channels are first or last; got {axes}."
         )
     return array
 
@@ -84,13 +84,13 @@ def apply_affine_transform(
         row_axis: axis of the rows.
         col_axis: axis of the columns.
         channel_axis: axis of the channels, 0 or 2.
-        fill_mode: what lies outside the picture: "constant" (`cval`), "nearest" (the border's
+        fill_mode: what is outside the picture: "constant" (`cval`), "nearest" (the border's
             pixel), "reflect" or "wrap".
         cval: value of the pixels outside for "constant".
         order: order of the splines between pixels, 0 to 5; 1 is bilinear.
 
     Returns:
-        An array of x's shape and dtype; x itself where nothing is to be done.
+        An array of x's shape and dtype; x itself where nothing must be done.
 
     Raises:
         ValueError: the axes do not fit, or `fill_mode` is unknown.
@@ -164,7 +164,7 @@ def apply_brightness_shift(
         >>> apply_brightness_shift(x, 0.5, scale=False)[0, 0].tolist()
         [50.0, 50.0, 50.0]
     """
-    pillow()  # an error of its own where Pillow is missing
+    pillow()  # a separate error where Pillow is missing
     from PIL import ImageEnhance
 
     array = np.asarray(x)
@@ -287,7 +287,7 @@ def random_zoom(
     cval: float = 0.0,
     interpolation_order: int = 1,
 ) -> Array:
-    """Return a picture zoomed at random, along each axis by a factor of its own.
+    """Return a picture zoomed at random, along each axis by a separate factor.
 
     Args:
         x: the picture, with 3 axes.

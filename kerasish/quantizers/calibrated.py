@@ -17,7 +17,7 @@ class Rounded(NamedTuple):
     """A quantized matrix (inputs, units).
 
     Attributes:
-        q: whole numbers (inputs, units).
+        q: integers (inputs, units).
         scale, zero: (groups, units): a weight is (q - zero) * scale.
         group: the group of each row.
         factors: what each row was multiplied by before (AWQ); None: nothing.
@@ -30,7 +30,7 @@ class Rounded(NamedTuple):
     factors: Array | None = None
 
     def floats(self) -> Array:
-        """Return the weights that the numbers stand for."""
+        """Return the weights as floats."""
         w = (self.q - self.zero[self.group]) * self.scale[self.group]
         return w if self.factors is None else w / self.factors[:, None]
 
@@ -48,7 +48,7 @@ class _CalibratedConfig(QuantizationConfig):
             raise ValueError(f"{who}: weight_bits is one of {self._bits}, got {weight_bits!r}.")
         for name, value in (("num_samples", num_samples), ("sequence_length", sequence_length)):
             if not isinstance(value, int) or value < 1:
-                raise ValueError(f"{who}: {name} is a whole number >= 1, got {value!r}.")
+                raise ValueError(f"{who}: {name} is an integer >= 1, got {value!r}.")
         if not isinstance(group_size, int) or group_size < -1 or group_size == 0:
             raise ValueError(f"{who}: group_size is -1 (one group) or >= 1, got {group_size!r}.")
         self.dataset, self.tokenizer, self.weight_bits = dataset, tokenizer, weight_bits
@@ -56,7 +56,7 @@ class _CalibratedConfig(QuantizationConfig):
         self.group_size, self.quantization_layer_structure = group_size, structure
 
     def dtype_policy_string(self) -> str:
-        """Return the part of a dtype policy's name that stands for this config."""
+        """Return the part of a dtype policy's name for this config."""
         return f"{self.mode}/{self.weight_bits}/{self.group_size}"
 
     def get_config(self) -> Config:
@@ -91,12 +91,12 @@ class GPTQConfig(_CalibratedConfig):
         dataset: arrays of the model's inputs, or texts: what the layers' inputs are collected from.
         tokenizer: text -> numbers; None: `dataset` holds numbers.
         weight_bits: bits of a weight: 2, 3, 4 or 8.
-        num_samples: examples that are looked at.
-        per_channel: whether each column has scales of its own.
+        num_samples: examples that are used.
+        per_channel: whether each column has its own scales.
         sequence_length: tokens of an example.
         hessian_damping: share of the mean square of the inputs that is added to that of each.
         group_size: weights of a column that share a scale; -1: all.
-        symmetric: whether 0 stands in the middle of the range.
+        symmetric: whether 0 is in the middle of the range.
         activation_order: whether the rows with the largest inputs are rounded first.
         quantization_layer_structure: {"pre_block_layers": [...], "sequential_blocks": [...]}; None:
             what the model's `get_quantization_layer_structure` says.
@@ -155,7 +155,7 @@ class GPTQConfig(_CalibratedConfig):
         h = h + np.diag(np.where(unused, 1.0, 0.0))
         h += np.diag(np.full(rows, max(self.hessian_damping * np.mean(np.diag(h)), 1e-12)))
         order = np.argsort(-np.diag(h), kind="stable") if self.activation_order else np.arange(rows)
-        # Of the inverse, what is left after each row: the upper Cholesky factor.
+        # The upper Cholesky factor holds the inverses that remain after each row.
         factor = np.linalg.cholesky(np.linalg.inv(h[np.ix_(order, order)])).T
         q = np.zeros(w.shape)
         scales, zeros = (np.zeros((group[-1] + 1, w.shape[1])) for _ in range(2))
@@ -180,12 +180,12 @@ class GPTQConfig(_CalibratedConfig):
 
 
 def limits(w: Array, bits: int, symmetric: bool = False) -> tuple[Array, Array]:
-    """Return (scale, zero) of each column, so that its numbers and 0 lie from 0 to 2**bits - 1.
+    """Return (scale, zero) of each column, so that its numbers and 0 are in [0, 2**bits - 1].
 
     Args:
         w: floats (rows, columns).
         bits: of a quantized number.
-        symmetric: whether 0 stands in the middle.
+        symmetric: whether 0 is in the middle.
 
     Example:
         >>> scale, zero = limits(np.array([[-1.0], [2.0]]), 2)
@@ -210,7 +210,7 @@ class AWQConfig(_CalibratedConfig):
         dataset: arrays of the model's inputs, or texts: what the layers' inputs are collected from.
         tokenizer: text -> numbers; None: `dataset` holds numbers.
         weight_bits: bits of a weight: 4.
-        num_samples: examples that are looked at.
+        num_samples: examples that are used.
         sequence_length: tokens of an example.
         group_size: weights of a column that share a scale; -1: all.
         num_grid_points: how many ways to enlarge are tried, >= 1.
@@ -244,7 +244,7 @@ class AWQConfig(_CalibratedConfig):
         )  # fmt: skip
         if not isinstance(num_grid_points, int) or num_grid_points < 1:
             raise ValueError(
-                f"AWQConfig: num_grid_points is a whole number >= 1, got {num_grid_points!r}."
+                f"AWQConfig: num_grid_points is an integer >= 1, got {num_grid_points!r}."
             )
         self.num_grid_points = num_grid_points
 

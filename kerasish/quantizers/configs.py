@@ -18,7 +18,7 @@ class QuantizationConfig:
     """How a layer is quantized; the subclasses are the modes.
 
     Args:
-        weight_quantizer: quantizer of the weights; None: the mode's own.
+        weight_quantizer: quantizer of the weights; None: that of the mode.
         activation_quantizer: quantizer of the inputs of products; None: they stay floats.
 
     Example:
@@ -38,7 +38,7 @@ class QuantizationConfig:
         )
 
     def dtype_policy_string(self) -> str:
-        """Return the part of a dtype policy's name that stands for this config."""
+        """Return the part of a dtype policy's name for this config."""
         return self.mode
 
     def get_config(self) -> Config:
@@ -85,7 +85,7 @@ class Int8QuantizationConfig(QuantizationConfig):
 
     Args:
         weight_quantizer: quantizer of the weights, to int8; None: the largest of each column.
-        activation_quantizer: quantizer of the inputs of products: "default" for one scale a row;
+        activation_quantizer: quantizer of the inputs of products: "default" for one scale per row;
             None: they stay floats.
 
     Example:
@@ -123,12 +123,12 @@ class Int4QuantizationConfig(QuantizationConfig):
     """Weights of 4 bits, two in a byte, with a scale for each block of a column.
 
     Args:
-        weight_quantizer: quantizer of the weights, to int8 from -8 to 7, for one scale a column;
+        weight_quantizer: quantizer of the weights, to int8 from -8 to 7, for a scale per column;
             None: the largest number of each.
-        activation_quantizer: quantizer of the inputs of products, for one scale a column; None or
+        activation_quantizer: quantizer of the inputs of products, for a scale per column; None or
             "default": they stay floats.
         block_size: weights of a column that share a scale and a zero point, >= 1; None or -1: all,
-            with a scale alone.
+            with only a scale.
 
     Raises:
         ValueError: a block size of another kind, or one together with quantizers.
@@ -154,14 +154,14 @@ class Int4QuantizationConfig(QuantizationConfig):
         self.block_size = block_size
         if self.blocks and (weight_quantizer is not None or activation_quantizer is not None):
             raise ValueError(
-                "Int4QuantizationConfig: quantizers serve block_size=None, one scale a column; got "
+                "Int4QuantizationConfig: quantizers need block_size=None, a scale per column; got "
                 f"block_size={block_size}."
             )
         _check_weights(self, (-8, 7))
 
     @property
     def blocks(self) -> bool:
-        """Whether parts of a column have scales of their own."""
+        """Whether parts of a column have separate scales."""
         return self.block_size is not None and self.block_size > 0
 
     @property
@@ -170,7 +170,7 @@ class Int4QuantizationConfig(QuantizationConfig):
         return "int4"
 
     def dtype_policy_string(self) -> str:
-        """Return the part of a dtype policy's name that stands for this config."""
+        """Return the part of a dtype policy's name for this config."""
         return f"int4/{self.block_size if self.blocks else -1}"
 
     def get_config(self) -> Config:
@@ -179,7 +179,7 @@ class Int4QuantizationConfig(QuantizationConfig):
 
     @classmethod
     def from_config(cls, config: Config) -> Self:
-        """Return the config that `get_config` describes; without a block size one scale a column.
+        """Return the config that `get_config` describes; without a block size one scale per column.
 
         Files from before there were blocks name none.
         """

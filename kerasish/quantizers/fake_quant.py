@@ -25,7 +25,7 @@ def fake_quant_with_min_max_vars(
 ) -> Tensor:
     """Return inputs clipped to a range and rounded to 2**num_bits equal steps of it.
 
-    The range is moved so that 0 is one of its steps. The gradient passes through where inputs lie
+    The range is moved so that 0 is one of its steps. The gradient passes through where inputs are
     within the range; outside it goes to the limit that they were clipped to.
 
     Args:
@@ -34,7 +34,7 @@ def fake_quant_with_min_max_vars(
         max_vals: upper limit, likewise.
         num_bits: bits of a quantized number, >= 2.
         narrow_range: whether the lowest quantized number is left out.
-        axis: axis with limits of its own for each place; None: one range for all.
+        axis: axis with separate limits for each place; None: one range for all.
 
     Source: Jacob et al., CVPR 2018.
 

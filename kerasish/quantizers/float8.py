@@ -35,7 +35,7 @@ def quantize_and_dequantize(
 
     Args:
         inputs: float tensor.
-        scale: one number: what 1 of the 8-bit float stands for.
+        scale: the number that 1 of the 8-bit float represents.
         quantized_dtype: "float8_e4m3fn" or "float8_e5m2"; larger numbers become its largest.
         compute_dtype: dtype of the result.
 

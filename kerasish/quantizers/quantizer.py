@@ -126,7 +126,7 @@ def abs_max_quantize_grouped_with_zero_point(
     """
     if not isinstance(block_size, (int, np.integer)) or block_size < 1:
         raise ValueError(
-            "abs_max_quantize_grouped_with_zero_point: block_size is a whole number >= 1, got "
+            "abs_max_quantize_grouped_with_zero_point: block_size is an integer >= 1, got "
             f"{block_size!r}."
         )
     x = _host(inputs)
@@ -179,7 +179,7 @@ class AbsMaxQuantizer(Quantizer):
         self.value_range, self.epsilon = tuple(value_range), epsilon
         if output_dtype == "int8" and not -128 <= value_range[0] <= value_range[1] <= 127:
             raise ValueError(
-                "AbsMaxQuantizer: value_range lies within (-128, 127) for int8, got "
+                "AbsMaxQuantizer: value_range must be within (-128, 127) for int8, got "
                 f"{self.value_range}."
             )
 

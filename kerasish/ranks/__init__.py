@@ -1,6 +1,6 @@
 """The processes that train together (ranks), how they exchange numbers, and how a batch is cut.
 
-Alone, a process is a group of one, and nothing here costs anything. `kerasish.distribution`
+A single process is a group of one, and nothing here costs anything. `kerasish.distribution`
 replaces the group; `mpi` is the one implementation for several processes.
 """
 

@@ -1,12 +1,12 @@
 """What ends a job when one of its ranks fails: hooks of the interpreter, and a watchdog thread.
 
-A rank that raises or exits leaves the others waiting in a sum for ever: MPI does not end a job
+A rank that raises or exits leaves the others waiting in a sum forever: MPI does not end a job
 when a process ends its work. So a rank that fails says why in one line, and aborts the job. One
 that stalls, or has done less than the others, is named by those that wait for it.
 
 The watchdog of each rank is a thread. It runs while compiled code waits inside MPI, because a
-native call holds no lock of the interpreter. The watchdogs exchange messages by a communicator of
-their own.
+native call holds no lock of the interpreter. The watchdogs exchange messages over a separate
+communicator.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from typing import Any
 
 from kerasish.ranks.mpi import MpiGroup
 
-INTERVAL = 0.2  # seconds between two looks of the watchdog
+INTERVAL = 0.2  # seconds between two checks of the watchdog
 GRACE = 2.0  # seconds: for a signal to be answered by Python, and for answers of other ranks
 ENDED_GRACE = 1.5  # seconds that a rank may wait for one that has ended
 SIGNAL_GRACE = 0.2  # seconds that a terminated rank looks for the one that ends the job
@@ -65,7 +65,7 @@ class Watch:
         self._sent: list[Any] = []
         self._exit_code: Any = None
         self._aborted = False  # whether another rank ends the job
-        self._messages = threading.RLock()  # a signal may come while messages are read
+        self._messages = threading.RLock()  # a signal may arrive while messages are read
         group.before_abort = self._say_abort
 
     # --- installing -------------------------------------------------------------------------------
@@ -93,7 +93,7 @@ class Watch:
             signal.signal(signal.SIGTERM, self._terminated)
 
     def _terminated(self, number: int, frame: FrameType | None) -> None:
-        # A rank that was stopped finds what came meanwhile by several looks.
+        # A rank that was stopped finds messages that arrived meanwhile by several checks.
         until = time.monotonic() + SIGNAL_GRACE
         while not self._aborted and time.monotonic() < until:
             self._take_messages()
@@ -102,7 +102,7 @@ class Watch:
     def _end_by_signal(self, number: int) -> None:
         """End this process; a launcher that ends a job after an abort sends signals, too."""
         if self._aborted:
-            os._exit(1)  # another rank has said why
+            os._exit(1)  # another rank has reported why
         self.group.abort(f"{self._where()}: ended by signal {signal.Signals(number).name}")
 
     def _say_abort(self) -> None:
@@ -147,7 +147,7 @@ class Watch:
             time.sleep(0.005)
         self._stop.set()
         self._thread.join(GRACE)
-        # What the others have said is read, so that MPI ends with nothing left over.
+        # Messages of the others are read, so that none is pending when MPI ends.
         until = time.monotonic() + GRACE
         while len(self._ended) < self.group.size - 1 and time.monotonic() < until:
             self._take_messages()
@@ -191,10 +191,10 @@ class Watch:
             self._tell_all((_MEETS, self.group.rank))
 
     def _compare_place(self, rank: int, place: tuple[int, int, int, str]) -> None:
-        """End the job if another rank does what comes after the call that this one waits in.
+        """End the job if another rank does what follows the call that this one waits in.
 
         Ranks do the same steps and exchanges in the same order. One that has begun a step, or an
-        exchange, that this rank comes to after the call, has not made the call.
+        exchange, that this rank reaches after the call, has not made the call.
         """
         progress = self.group.progress
         begun, exchanges, meetings, where = place
@@ -203,7 +203,7 @@ class Watch:
         if begun > progress.begun or exchanges >= progress.exchanges:
             self.group.abort(
                 f"{self._where()}: rank {rank} has not made this call: it is {where}. Make it on "
-                "all ranks, not on one alone: rank 0 writes the file, and gets the optimizer's "
+                "all ranks, not on one only: rank 0 writes the file, and gets the optimizer's "
                 "slots from the others (DataParallel(shard_optimizer=True)). A callback that makes "
                 "it needs everywhere = True."
             )

@@ -22,8 +22,8 @@ class NativeCalls:
         handles: how a handle is passed: "i" as a 32-bit int, "p" as a pointer.
         communicator: the handle of the communicator.
         addition: the handle of the operation MPI_SUM.
-        no_status: the address that stands for MPI_STATUS_IGNORE.
-        in_place: the address that stands for MPI_IN_PLACE.
+        no_status: the address of MPI_STATUS_IGNORE.
+        in_place: the address of MPI_IN_PLACE.
         sleep: the address of the system's `usleep`; 0 where there is none.
         dtypes: name of a dtype, or "bytes" -> the handle of its MPI type.
     """
@@ -52,7 +52,7 @@ class Progress:
         exchanges: exchanges with the other ranks begun since then, without those of native code.
         meetings: calls of all ranks (`Group.meet`) begun since then.
         meeting: the one that this rank waits in; "": none.
-        alone: what runs on this rank by itself, while the others do not; "": nothing.
+        only_here: what runs on this rank but not on the others; "": nothing.
     """
 
     kind: str = ""
@@ -64,20 +64,20 @@ class Progress:
     exchanges: int = 0
     meetings: int = 0
     meeting: str = ""
-    alone: str = ""
+    only_here: str = ""
 
     def check_together(self) -> None:
-        """Raise if what runs now runs on this rank alone: the others would never answer.
+        """Raise if what runs now runs only on this rank: the others would never answer.
 
         Raises:
             RuntimeError: it does.
         """
-        if self.alone:
+        if self.only_here:
             raise RuntimeError(
-                f"{self.alone} runs only on rank 0 (everywhere = False), and has made a call that "
-                "all ranks make together: fit, evaluate, predict, or the saving of an optimizer "
-                "whose slots they divide. Set everywhere = True, and let only rank 0 write or "
-                "print."
+                f"{self.only_here} runs only on rank 0 (everywhere = False), and has made a call "
+                "that all ranks make together: fit, evaluate, predict, or the saving of an "
+                "optimizer whose slots they divide. Set everywhere = True, and let only rank 0 "
+                "write or print."
             )
 
     def __str__(self) -> str:
@@ -156,7 +156,7 @@ class Group(ABC):
     def endless_request(self) -> int:
         """Return the address of a request of MPI that is never done; 0: no thread may test it.
 
-        Testing it lets MPI go on with all that it has begun. Sums between machines need that while
+        Testing it lets MPI continue all that it has begun. Sums between machines need that while
         this process computes.
         """
         return 0
@@ -181,7 +181,7 @@ class Alone(Group):
         return value
 
     def gather(self, value: Any) -> list[Any]:
-        """Return a list of the object alone."""
+        """Return a list of only the object."""
         return [value]
 
     def sum(self, array: Array) -> Array:
@@ -216,7 +216,7 @@ def check_same_call(names: Sequence[str]) -> None:
 def tree_sum(parts: Sequence[Any], add: Any = np.add) -> Any:
     """Return the sum of parts in a fixed order: neighbors first, then neighboring sums.
 
-    The order depends on the number of parts alone. A power of two of neighbors that starts at a
+    The order depends only on the number of parts. A power of two of neighbors that starts at a
     multiple of that power is a subtree, so it may be added up elsewhere first.
 
     Args:

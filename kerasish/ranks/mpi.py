@@ -31,7 +31,7 @@ _NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "int32": "INT32_T", "int64": 
 _WIDER = {"float16": "float32", "bfloat16": "float32", "int8": "int32", "int16": "int32",
           "uint8": "int32", "uint16": "int32"}  # fmt: skip
 
-# What launchers tell their processes: the number of ranks.
+# Variables by which launchers pass the number of ranks.
 LAUNCHERS = {
     "PMI_SIZE": "mpiexec of MPICH or Intel MPI",
     "OMPI_COMM_WORLD_SIZE": "mpiexec of Open MPI",
@@ -66,7 +66,7 @@ def import_mpi() -> Any:
     except (ImportError, RuntimeError) as error:
         raise ImportError(
             f"distribution.initialize: mpi4py cannot be used ({error}). Install "
-            'pip install "kerasish[mpi]", which brings MPICH\'s mpiexec, or '
+            'pip install "kerasish[mpi]", which has MPICH\'s mpiexec, or '
             'pip install "kerasish[mpi-site]" for the MPI of a cluster.'
         ) from error
     return MPI
@@ -86,9 +86,9 @@ class MpiGroup(Group):
     def __init__(self, mpi: Any) -> None:
         super().__init__()
         self.mpi = mpi
-        # Of our own: messages of the user's own communication never meet ours.
+        # A separate one: messages of the user's communication are never mixed with ours.
         self.comm = mpi.COMM_WORLD.Dup()
-        self._meetings = self.comm.Dup()  # a rank that does not come sends nothing that is mixed up
+        self._meetings = self.comm.Dup()  # messages of a missing rank cannot be mixed up
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         local = self.comm.Split_type(mpi.COMM_TYPE_SHARED)
         self.local_rank, self.local_size = local.Get_rank(), local.Get_size()
@@ -105,7 +105,7 @@ class MpiGroup(Group):
 
     @contextmanager
     def _waiting(self) -> Iterator[None]:
-        """Note that this process may wait for others: the watchdog looks at how long."""
+        """Note that this process may wait for others: the watchdog checks how long."""
         self.progress.check_together()
         before = self.progress.since
         self.progress.exchanges += 1
@@ -211,7 +211,7 @@ class MpiGroup(Group):
         if self.before_abort is not None:
             self.before_abort()
         print(text, file=sys.stderr, flush=True)
-        # The line says it all; what MPI prints of the abort would stand below it.
+        # The line is enough; MPI would print a report of the abort below it.
         os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
         # The launcher forwards the line; once a job is aborted, it drops what it has not read yet.
         time.sleep(_FORWARDING)
@@ -227,7 +227,7 @@ class MpiGroup(Group):
     def endless_request(self) -> int:
         """Return the address of a receipt that no message ends; 0 on one machine.
 
-        Within one machine memory is copied when both ranks are in MPI: a test brings nothing.
+        Within one machine memory is copied when both ranks are in MPI: a test has no effect.
         """
         if not self.between_machines or self.mpi.Query_thread() < self.mpi.THREAD_MULTIPLE:
             return 0

@@ -75,7 +75,7 @@ def make_sums(group: Group) -> NcclSums | None:
         if group.rank == 0:
             warnings.warn(
                 f"Sums over ranks go through the memory of the host: rank {rank}: {why}. Install "
-                "nvidia-nccl-cu13 (or -cu12), and give each rank a GPU of its own.",
+                "nvidia-nccl-cu13 (or -cu12), and give each rank its own GPU.",
                 RuntimeWarning,
                 stacklevel=2,
             )

@@ -35,9 +35,9 @@ class Sharding:
     Args:
         group: the processes.
         shards: a multiple of the group's size.
-        shard_optimizer: whether each rank keeps the optimizer's slots of its segments alone.
-        divided: says by its path whether a rank keeps a segment of a variable, and of its slots,
-            alone; None: every rank has all variables whole.
+        shard_optimizer: whether each rank keeps only the optimizer's slots of its segments.
+        divided: says by its path whether a rank keeps only a segment of a variable, and of its
+            slots; None: every rank has all variables whole.
 
     Raises:
         ValueError: the shards cannot be divided among the ranks.
@@ -130,7 +130,7 @@ def divides_slots() -> bool:
 def from_writer(function: Callable[[], T]) -> T:
     """Return what `function` gives on the rank that writes files, on every rank.
 
-    What lies in files may differ between machines, or between two looks at it: one rank looks.
+    The content of files may differ between machines, or between two reads: one rank reads.
     """
     sharding = _Current.sharding
     if sharding is None or sharding.group.size == 1:

@@ -27,7 +27,7 @@ class KerasFileEditor:
     the path's end where that is clear.
 
     Args:
-        filepath: the file; it is read and then left alone, `save` writes another.
+        filepath: the file; it is read and not changed, `save` writes another.
 
     Raises:
         ValueError: the ending is another one, or the file is damaged.
@@ -92,12 +92,12 @@ class KerasFileEditor:
             seen.add(inner)
             stored = self.weights_dict.get(inner, {})
             for key, value in arrays.items():
-                want = tuple(np.shape(value))
+                expected = tuple(np.shape(value))
                 got = stored.get(key)
                 if got is None:
-                    lines.append(f"missing in the file: {inner}/{key} {want}")
-                elif got.shape != want:
-                    lines.append(f"shape: {inner}/{key} is {got.shape}, in the model {want}")
+                    lines.append(f"missing in the file: {inner}/{key} {expected}")
+                elif got.shape != expected:
+                    lines.append(f"shape: {inner}/{key} is {got.shape}, in the model {expected}")
                 else:
                     matches += 1
         for path, weights in self.weights_dict.items():

@@ -40,7 +40,7 @@ def latest(folder: PathLike) -> str | None:
     paths = [os.path.join(path, name) for name in names]
     for result in sorted(paths, key=lambda p: (os.stat(p).st_mtime_ns, p), reverse=True):
         try:
-            check_whole(result)
+            check_complete(result)
         except (ValueError, OSError) as error:
             warnings.warn(f"{error} Took an older file.", stacklevel=2)
             continue
@@ -48,7 +48,7 @@ def latest(folder: PathLike) -> str | None:
     return None
 
 
-def check_whole(path: str) -> None:
+def check_complete(path: str) -> None:
     """Read all arrays of a model or weight file.
 
     Raises:

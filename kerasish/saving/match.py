@@ -129,7 +129,7 @@ def table(misfits: list[Misfit]) -> str:
 
 
 def _named(owner: Saved) -> str:
-    return f'{type(owner).__name__} "{getattr(owner, "name", "")}"'
+    return f'{type(owner).__name__} "{owner.name}"'
 
 
 def is_plain(owner: Saved) -> bool:
@@ -144,7 +144,7 @@ def is_plain(owner: Saved) -> bool:
 def variables_of(owner: LayerLike | Optimizer) -> list[Any]:
     """Return the variables that a part holds itself, in the order of files."""
     if isinstance(owner, Optimizer):
-        return owner.whole_variables
+        return owner.undivided_variables
     return owner.stored_variables()
 
 
@@ -187,7 +187,7 @@ def match(parts: list[PartPath], groups: Groups, where: str, by: str | None = No
 
 
 def match_seeds(plan: LoadPlan, parts: list[PartPath], groups: Groups) -> None:
-    """Plan to let random states go on where they stood; files of Keras hold none."""
+    """Plan to restore random states; files of Keras hold none."""
     for path, states in seed_places(parts):
         entries = groups[path].entries if path in groups else {}
         results = [entries.get(str(i)) for i in range(len(states))]
@@ -242,12 +242,12 @@ def _finder(
 def _moved(
     parts: list[PartPath], groups: Groups, find: Callable[[PartPath], str | None]
 ) -> list[Misfit]:
-    """Return the layers whose names stand in the file in another order."""
+    """Return the layers whose names are in another order in the file."""
     families: dict[str, list[tuple[str, str, str]]] = {}
     for place in parts:
         path = find(place)
         group = groups.get(path) if path else None
-        own = str(getattr(place.owner, "name", ""))
+        own = str(place.owner.name)
         if group is None or group.name is None or not place.path.count("/"):
             continue
         parent = place.path.rsplit("/", 1)[0]
@@ -280,8 +280,8 @@ def _match_plain(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> N
 def _match_optimizer(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> None:
     optimizer = place.owner
     if not isinstance(optimizer, Optimizer) or group is None or not group.entries:
-        return  # weights alone: the optimizer stays as it is
-    own = optimizer.whole_variables
+        return  # weights only: the optimizer stays as it is
+    own = optimizer.undivided_variables
     if len(own) != len(group.entries):
         plan.notes.append(
             f"{plan.where}: holds {len(group.entries)} variables of the optimizer, "

@@ -1,8 +1,8 @@
-"""Where each part of a model lies in a weight file: Keras's path rules.
+"""Where each part of a model is stored in a weight file: Keras's path rules.
 
 A part is a layer or an optimizer. Its path is made of attribute names; the layers of a model, and
-whatever stands in a list or dict, are counted by class in snake case, so that names chosen by the
-user play no role.
+the items of a list or dict, are counted by class in snake case, so that names chosen by the
+user do not matter.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kerasish.optimizers.optimizer import Optimizer
 from kerasish.random import SeedGenerator
 
 SEEDS = "seed_generators"  # the group of a layer's random states
-# Attributes in which Keras looks for nothing, or that Keras does not have.
+# Attributes that Keras does not search, or that Keras does not have.
 _SKIPPED = {
     "layer_graph", "graph_layers", "_stack", "_functional", "inputs_structure", "outputs_structure",
     "inbound_nodes", "_arguments", "_losses", "_weights", "_policy",
@@ -128,7 +128,7 @@ def _attributes(owner: LayerLike | Optimizer) -> Iterator[tuple[str, Any]]:
     held = {others.get(k, k): v for k, v in held.items()}
     if isinstance(owner, Model):
         held["optimizer"] = owner.optimizer
-        if owner.layer_graph is not None or getattr(owner, "is_sequential", False):
+        if owner.layer_graph is not None or owner.is_sequential:
             yield "layers", owner.layers
         else:
             held["layers"] = owner.layers

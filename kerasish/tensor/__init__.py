@@ -1,4 +1,4 @@
-"""Tensors and variables, what converts to them, and what is recorded of them."""
+"""Tensors and variables, conversions to them, and the records of ops on them."""
 
 from kerasish.scopes import Scope as Scope
 from kerasish.scopes import autocast as autocast

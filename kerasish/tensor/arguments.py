@@ -33,12 +33,12 @@ def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequenc
         attrs: its attributes by name, all of them.
 
     Returns:
-        (tensors, attributes): what the op's kernel and its shape rule take. Dtypes meet as
-        `op.promote` says; a Python number takes the dtype of the other tensors.
+        (tensors, attributes): the arguments of the op's kernel and shape rule. Dtypes are promoted
+        by `op.promote`; a Python number takes the dtype of the other tensors.
 
     Raises:
-        DTypeError: an input holds no numbers, or the dtypes cannot meet.
-        SymbolicArgument: an input is a value of a functional model; let it pass.
+        DTypeError: an input holds no numbers, or the dtypes have no common dtype.
+        SymbolicArgument: an input is a value of a functional model; do not catch it.
     """
     tensors: Sequence[Tensor]
     if op.promote is None:
@@ -52,7 +52,7 @@ def prepare(op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> tuple[Sequenc
     else:
         tensors = _promote(op, args)
     if op.variadic and tensors is args:
-        tensors = [*args]  # the list is the caller's, who may change it
+        tensors = [*args]  # a copy: the caller may change its list
     if op.canonical is not None:
         attrs = _canonical(op, tensors, attrs)
     return tensors, attrs
@@ -63,7 +63,7 @@ _FLOAT_TYPES = frozenset((float, np.float16, np.float32, np.float64))
 
 
 def _canonical(op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> dict[str, Any]:
-    """Return the attributes in canonical form; those met before for such shapes are kept."""
+    """Return the attributes in canonical form; results for known shapes are cached."""
     if len(tensors) == 1:
         shapes: Any = tensors[0].value.shape
     else:
@@ -72,11 +72,11 @@ def _canonical(op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> dict
     values = attrs.values()
     types = tuple(map(type, values))
     if not _FLOAT_TYPES.isdisjoint(types):
-        # 0.0 and -0.0 are equal, too: attributes that are floats are not looked up.
+        # 0.0 and -0.0 are also equal: float attributes are not looked up.
         return op.canonical([t.value.shape for t in tensors], attrs)  # type: ignore[misc]
     key: Any = (op, shapes, *values, *types)
     if "dtype" in attrs:
-        # None and "float" stand for the default float, which may change.
+        # None and "float" mean the default float, which may change.
         key = (config.floatx(), key)
     try:
         result = _canonicals.get(key)
@@ -95,7 +95,7 @@ _constant_tensors: dict[Any, Tensor] = {}
 
 
 def _constant(value: float, like: Tensor) -> Tensor:
-    """Return a number as a tensor of the dtype of `like`; it is kept, never handed out."""
+    """Return a number as a tensor of the dtype of `like`; it is cached, never returned to users."""
     key = (value, like.value.dtype)
     result = _constant_tensors.get(key)
     if result is None or value == 0:  # 0.0 and -0.0 are equal
@@ -107,7 +107,7 @@ def _constant(value: float, like: Tensor) -> Tensor:
 
 
 def _is_ready(args: Sequence[Any]) -> bool:
-    """Return whether all are tensors of one floating dtype: nothing to promote."""
+    """Return whether all are tensors of one floating dtype, which need no promotion."""
     dtype = None
     for a in args:
         if type(a) is not Tensor:
@@ -123,7 +123,7 @@ def _is_ready(args: Sequence[Any]) -> bool:
 def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
     first = op.promoted
     for a in args:
-        if isinstance(a, Holder):  # variables, most often with tensors that fit
+        if isinstance(a, Holder):  # variables, usually with tensors of the same dtype
             args = [a.value if isinstance(a, Holder) else a for a in args]
             if not first and _is_ready(args):
                 return args
@@ -171,10 +171,10 @@ def _promote(op: Op, args: Sequence[Any]) -> Sequence[Tensor]:
 def record(
     op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], results: Sequence[Tensor]
 ) -> None:
-    """Give the tensors `results` their maker, so that gradients can flow to `inputs`."""
+    """Set the maker of the tensors `results`, so that gradients can flow to `inputs`."""
     for t in inputs:
         if t.borrowed:
-            # The reverse pass must find the numbers of now.
+            # The reverse pass needs the current numbers.
             inputs = [wrap(t.value.copy()) if t.borrowed else t for t in inputs]
             break
     values = (results[0].value,) if len(results) == 1 else tuple([r.value for r in results])
@@ -184,13 +184,13 @@ def record(
 
 
 def finish(op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], out: Any) -> Any:
-    """Return what a kernel gave as tensors, with a record of the op where gradients may be asked.
+    """Return a kernel's results as tensors, with a record of the op if gradients may be needed.
 
     Args:
         op: the op that was applied.
-        inputs: its inputs, as `prepare` gave them.
-        attrs: its attributes, as `prepare` gave them.
-        out: an array, or a sequence of `op.outputs` arrays where that is more than 1.
+        inputs: its inputs, from `prepare`.
+        attrs: its attributes, from `prepare`.
+        out: an array, or a sequence of `op.outputs` arrays if that is more than 1.
 
     Returns:
         A tensor, or a tuple of `op.outputs` tensors.
@@ -209,7 +209,7 @@ def finish(op: Op, inputs: Sequence[Tensor], attrs: dict[str, Any], out: Any) ->
 
 
 def unshared(out: Any, tensors: Sequence[Tensor]) -> Any:
-    """Return results that share no memory with arrays of the user's, who may write to them."""
+    """Return results that share no memory with the user's arrays, which the user may change."""
     if isinstance(out, (tuple, list)):
         return [unshared(o, tensors) for o in out]
     if not isinstance(out, np.ndarray):

@@ -17,7 +17,7 @@ LARGE = 1 << 14  # numbers
 
 
 def first_value(initializer: Structure, shape: tuple[int, ...] | None, dtype: str | None) -> Tensor:
-    """Return the value that an initializer gives, or that stands for itself."""
+    """Return an initializer's value, or the value itself."""
     if callable(initializer) and not hasattr(initializer, "__array__"):
         if shape is None:
             raise ValueError("Variable: an initializer function needs a shape.")
@@ -34,24 +34,24 @@ def first_value(initializer: Structure, shape: tuple[int, ...] | None, dtype: st
 def large_zeros(
     initializer: Structure, shape: tuple[int, ...] | None, dtype: str | None
 ) -> tuple[tuple[int, ...], str] | None:
-    """Return shape and dtype of a first value that is many zeros: they need no memory at first.
+    """Return shape and dtype of a large first value of zeros, which needs no memory at first.
 
-    A compiled step gives them a buffer, which is memory of the system that is zero; what reads
-    them before gets an array.
+    A compiled step creates its buffer, zeroed memory from the system; earlier reads return an
+    array.
     """
     if not getattr(initializer, "gives_zeros", False) or _devices.accelerated:
         return None
     if not isinstance(shape, tuple) or any(type(n) is not int or n < 0 for n in shape):
-        return None  # errors are the initializer's
+        return None  # the initializer raises the errors
     return (shape, dtypes.name_of(dtype)) if math.prod(shape) >= LARGE else None
 
 
 def owned(tensor: Tensor, name: str) -> Tensor:
-    """Return a tensor of memory that nothing else has, for the variable of this name."""
+    """Return a tensor with unshared memory, for the variable of this name."""
     if is_traced(tensor):
         raise TraceError(
-            f"Variable {name!r} is made while a step is traced{at_user_line()}; make it in build() "
-            "or __init__()."
+            f"Variable {name!r} is created while a step is traced{at_user_line()}; create it in "
+            "build() or __init__()."
         )
     value = tensor.value
     if _devices.accelerated:

@@ -1,4 +1,4 @@
-"""A scope in which variables have values of their own."""
+"""A scope with separate values of variables."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from kerasish.tensor.variable import Variable, keep_all
 
 
 class VariableScope(Scope):
-    """Keeps what is assigned to variables until `commit`; reads see what was given and assigned.
+    """Keeps assignments to variables until `commit`; reads return given and assigned values.
 
-    Scopes nest: a variable that has no value here is read from the scope around this one, and
-    what is committed is assigned there. Outside all scopes that is the variable itself.
+    Scopes nest: a variable that has no value here is read from the enclosing scope, and `commit`
+    assigns there. Outside all scopes that is the variable itself.
 
     Args:
-        values: variable -> the value that it has here at first.
+        values: variable -> its initial value here.
 
     Attributes:
-        given: variable -> the value given at first.
+        given: variable -> its initial value.
         written: variable -> the value assigned last.
     """
 
@@ -30,7 +30,7 @@ class VariableScope(Scope):
         self.written: dict[Variable, Tensor] = {}
 
     def read(self, variable: Variable) -> Tensor:
-        """Return what was assigned here, else what was given, else the value outside."""
+        """Return the value assigned here, else the initial value, else the value outside."""
         value = self.written.get(variable)
         if value is None and self.given:
             value = self.given.get(variable)
@@ -46,10 +46,10 @@ class VariableScope(Scope):
         self.written[variable] = variable.leaf_of(value.value)
 
     def commit(self) -> None:
-        """Make all assignments in the scope around this one, and forget them here.
+        """Make all assignments in the enclosing scope, and drop them here.
 
-        A Ctrl-C in the middle of it is answered after all are made, so that the variables always
-        belong to one finished step.
+        Ctrl-C during this is handled after all assignments, so that the variables always belong to
+        one finished step.
         """
         pending: KeyboardInterrupt | None = None
         while self.written:
@@ -67,7 +67,7 @@ class VariableScope(Scope):
 
 
 def values_of(variables: Iterable[Variable]) -> list[Tensor]:
-    """Return the present value of each variable: what `Variable.value` gives, for less.
+    """Return the current value of each variable: a faster `Variable.value`.
 
     Example:
         >>> [float(x) for x in values_of([Variable(1.0), Variable(2.0)])]
@@ -88,7 +88,7 @@ def values_of(variables: Iterable[Variable]) -> list[Tensor]:
 
 
 def put_all(pairs: Iterable[tuple[Variable, Any]]) -> None:
-    """Set the value of each variable: what `Variable.put` does, for less.
+    """Set the value of each variable: a faster `Variable.put`.
 
     Args:
         pairs: (variable, value).

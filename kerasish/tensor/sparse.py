@@ -1,4 +1,4 @@
-"""SparseTensor: a matrix of which only some entries are kept, as layers get it in a step."""
+"""SparseTensor: a matrix that stores only some entries, as layers get it in a step."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ if TYPE_CHECKING:
 
 
 class SparseTensor:
-    """A matrix given by its entries: what a layer gets for an `Input(sparse=True)`.
+    """A matrix given by its entries: the input of a layer for an `Input(sparse=True)`.
 
     `Dense` multiplies it by its kernel without making it dense, and so does `x @ kernel`. Other
     layers of kerasish make it dense, batch by batch, and warn once. Ops take `x.todense()`.
 
     Args:
-        values: (entries,), numbers; entries of the same place are added up.
+        values: (entries,), numbers; entries at the same position are added up.
         columns: (entries,), integers.
         rows: (entries,), integers.
         shape: (n, width).
@@ -31,7 +31,7 @@ class SparseTensor:
     Attributes:
         values, columns, rows: tensors.
         shape: (n, width).
-        sparse: True, as of symbolic tensors that stand for one.
+        sparse: True, as for symbolic tensors that represent one.
 
     Example:
         >>> x = SparseTensor([2.0, 3.0], [0, 2], [0, 1], (2, 3))

@@ -1,7 +1,7 @@
-"""The user's handle: a tensor, which is an array or a value of a trace; what converts to one.
+"""The user's handle: a tensor, which is an array or a value of a trace; conversions to it.
 
-A tensor that depends on something whose gradient may be asked for carries its `maker`, the record
-that the reverse pass walks.
+A tensor that depends on something whose gradient may be requested has a `maker`, the record that
+the reverse pass follows.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _serials = itertools.count()
 
 
 class Record:
-    """How a tensor was made: op, inputs, attributes, results; the reverse pass reads it."""
+    """How a tensor was computed: op, inputs, attributes, results; the reverse pass reads it."""
 
     __slots__ = ("attrs", "inputs", "op", "results", "serial", "__weakref__")
 
@@ -45,7 +45,7 @@ class Record:
 
 
 class Key:
-    """Names a leaf through all its values; knows the tensor or variable that it belongs to."""
+    """Identifies a leaf through all its values; refers to its tensor or variable."""
 
     __slots__ = ("owner",)
 
@@ -55,18 +55,18 @@ class Key:
 
 class _Recording(threading.local):
     on = True  # whether makers are kept
-    maker: Record | None = None  # the record through which a reverse pass goes
-    depth = 0  # how many derivatives are being taken: a reverse pass inside one is recorded
+    maker: Record | None = None  # the current record of a reverse pass
+    depth = 0  # nesting of derivatives: a reverse pass inside one is recorded
 
 
 recording = _Recording()
 
 
 def no_gradient() -> AbstractContextManager[None]:
-    """Keep no records inside the `with` block: nothing there can be differentiated.
+    """Keep no records inside the `with` block: its ops cannot be differentiated.
 
     Returns:
-        A context manager, of the value None.
+        A context manager that yields None.
 
     Example:
         >>> import kerasish
@@ -85,7 +85,7 @@ class Tensor(BitOperators):
     Args:
         value: an array, a nested list of numbers, or a number.
         dtype: the dtype's name; None keeps the array's (Python floats become `floatx()`).
-        requires_grad: whether `backward()` leaves its derivative in `.grad`.
+        requires_grad: whether `backward()` stores its derivative in `.grad`.
 
     Example:
         >>> x = Tensor(3.0, requires_grad=True)
@@ -99,7 +99,7 @@ class Tensor(BitOperators):
         "value", "maker", "index", "tracked", "key", "grad", "borrowed", "_keras_mask",
         "dropped_mask", "of_lengths", "__weakref__",
     )  # fmt: skip
-    of_lengths: bool  # of a mask: whether it leaves out the padding of rows of different lengths
+    of_lengths: bool  # of a mask: whether it excludes the padding of rows of different lengths
 
     def __init__(
         self, value: object, dtype: str | None = None, requires_grad: bool = False
@@ -149,7 +149,7 @@ class Tensor(BitOperators):
 
     @property
     def device(self) -> str:
-        """Where the numbers lie: "cpu" or "gpu:0" and so on."""
+        """The device of the numbers: "cpu", "gpu:0" and so on."""
         return str(devices.place_of(self.value))
 
     @property
@@ -158,7 +158,7 @@ class Tensor(BitOperators):
         return self.tracked
 
     def require_grad(self) -> Self:
-        """Let `backward()` leave the derivative by this tensor in its `.grad`; return it."""
+        """Let `backward()` store the derivative by this tensor in its `.grad`; return it."""
         if not dtypes.is_inexact(self.dtype):
             raise DTypeError(f"Only floating tensors have gradients, this one is {self.dtype}.")
         self.tracked = True
@@ -168,7 +168,7 @@ class Tensor(BitOperators):
     # --- out to NumPy -----------------------------------------------------------------------
 
     def numpy(self) -> Array:
-        """Return the numbers as a NumPy array, read-only and without a copy where it can be."""
+        """Return the numbers as a NumPy array, read-only and without a copy if possible."""
         return to_numpy(self)
 
     def item(self) -> float:
@@ -208,7 +208,7 @@ class Tensor(BitOperators):
 
     def __int__(self) -> int:
         if is_traced(self) and dtypes.is_float(self.dtype):
-            return int(ops.trunc(self).item())  # a trace depends on no more than it must
+            return int(ops.trunc(self).item())  # a trace depends on no more than necessary
         return int(self.item())
 
     def __complex__(self) -> complex:
@@ -216,7 +216,7 @@ class Tensor(BitOperators):
 
     def __index__(self) -> int:
         if not dtypes.is_integer(self.dtype):
-            raise TypeError(f"Only integer tensors serve as an index, this one is {self.dtype}.")
+            raise TypeError(f"Only integer tensors can be an index, this one is {self.dtype}.")
         return int(self.item())
 
     def __bool__(self) -> bool:
@@ -266,22 +266,22 @@ class Tensor(BitOperators):
         """Add the derivatives of this tensor to the `.grad` of all it depends on.
 
         Args:
-            gradient: the derivative of what is wanted by this tensor; may be left out (1) for a
+            gradient: the incoming derivative of this tensor; may be omitted (1) for a
                 tensor of one element.
-            create_graph: keep records of the reverse pass, so that `.grad` has derivatives too.
+            create_graph: record the reverse pass, so that `.grad` can be differentiated.
         """
         derivatives["backward"](self, gradient, create_graph)
 
     def detach(self) -> Tensor:
-        """Return the same numbers cut off from what they depend on."""
+        """Return the same numbers without the connection to what they depend on."""
         return wrap(self.value)
 
 
 def wrap(value: Any) -> Tensor:
-    """Return a tensor around a value that is one already (an array, or a value of a trace)."""
+    """Return a tensor of a value that needs no conversion (an array, or a value of a trace)."""
     t = Tensor.__new__(Tensor)
     t.value = value
-    # Masks are asked for in each layer: an attribute without a value takes ten times as long.
+    # Each layer reads masks: an attribute without a value takes ten times as long.
     t.maker = t.key = t.grad = t._keras_mask = t.dropped_mask = None
     t.index = 0
     t.tracked = t.borrowed = False
@@ -313,7 +313,7 @@ def concrete(x: Tensor) -> Array:
 
 
 def to_numpy(x: TensorLike) -> Array:
-    """Return `x` (a tensor, a variable or what NumPy takes) as a NumPy array."""
+    """Return `x` (a tensor, a variable or an argument of NumPy) as a NumPy array."""
     if isinstance(x, Holder):
         x = x.value
     if not isinstance(x, Tensor):
@@ -343,7 +343,7 @@ _constants: dict[Any, Any] = {}
 
 
 def scalar(value: complex, dtype: str) -> Tensor:
-    """Return a tensor without axes; the array of a number met often is kept."""
+    """Return a tensor without axes; arrays of frequent numbers are cached."""
     key = (value, type(value), dtype, str(value) if value == 0 else None)
     array = _constants.get(key)
     if array is None:
@@ -361,7 +361,7 @@ def scalar(value: complex, dtype: str) -> Tensor:
 def convert(x: Structure, dtype: str | None = None) -> Tensor:
     """Return `x` (tensor, variable, array, list, number) as a tensor, copied only if it must be.
 
-    Where it shares memory with an array that others may write to, it is marked as `borrowed`: what
+    If it shares memory with an array that others may write to, it is marked as `borrowed`: whatever
     keeps it (a record, a result that is a view) copies it first.
     """
     name = None if dtype is None else dtypes.name_of(dtype)
@@ -387,12 +387,12 @@ def _scalar_dtype(x: complex) -> str:
 
 
 def _hint(x: Structure, array: Array) -> str:
-    """Return how to make numbers of an array that holds none; "" where nothing is known."""
+    """Return a hint how to convert an array without numbers to numbers; "" if there is none."""
     if hasattr(x, "todense"):
         return ". Make it dense: x.todense()."
     if array.dtype.kind in "US" or array.size and isinstance(array.flat[0], (str, bytes)):
         return (
-            ". Turn text into numbers first, by layers.TextVectorization or layers.StringLookup, "
+            ". Convert text to numbers first, by layers.TextVectorization or layers.StringLookup, "
             "and numbers written as text by x.astype('float32')."
         )
     return ""
@@ -429,7 +429,7 @@ def _convert_array(x: Structure, name: str | None) -> Tensor:
         array, borrowed = array.astype(dtypes.array_dtype(name)), False
     dtypes.name_of(array.dtype)
     if _devices.accelerated and array.nbytes > devices.SMALL:
-        # Smaller ones are brought to a device by the engine there, which keeps such constants.
+        # Smaller ones are copied to the device by its engine, which caches such constants.
         moved = _on_current(array)
         array, borrowed = moved, borrowed and moved is array
     result = wrap(array)
@@ -438,7 +438,7 @@ def _convert_array(x: Structure, name: str | None) -> Tensor:
 
 
 def _may_change(array: Array) -> bool:
-    """Return whether the memory of `array` can be written: by it, or by what it views."""
+    """Return whether the memory of `array` is writable: through it, or through its base."""
     while isinstance(array, np.ndarray):
         if array.flags.writeable:
             return True
@@ -447,7 +447,7 @@ def _may_change(array: Array) -> bool:
 
 
 def _on_current(array: Array) -> Array:
-    """Return an array of NumPy's on the current device; one on a GPU stays there."""
+    """Return a NumPy array on the current device; an array on a GPU stays there."""
     wanted = devices.current()
     lies_here = devices.place_of(array).kind != "cpu" or wanted.kind == "cpu"
     return array if lies_here else devices.place(array, wanted)
@@ -464,7 +464,7 @@ def _convert_list(x: Sequence[Any], name: str | None) -> tuple[Any, str | None]:
     try:
         array = np.asarray(x)
     except ValueError as error:
-        raise ShapeError(f"Lists of unequal length make no tensor: {error}") from None
+        raise ShapeError(f"Lists of unequal length cannot become a tensor: {error}") from None
     if name is None and not any(hasattr(leaf, "dtype") for leaf in leaves):
         # Python numbers: the default float, 32-bit integers.
         if array.dtype.kind == "f":

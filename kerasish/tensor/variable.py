@@ -16,7 +16,7 @@ from kerasish.errors import ShapeError, TraceError, at_user_line
 from kerasish.identifiers import get_by_name
 from kerasish.ops import dtypes
 from kerasish.ops.op import using_engine
-from kerasish.scopes import _autocast, _scopes, autocast, current_path, using_scope
+from kerasish.scopes import Scope, _autocast, _scopes, autocast, current_path, using_scope
 from kerasish.tensor.first_value import first_value, large_zeros, owned
 from kerasish.tensor.tensor import (
     Holder,
@@ -39,7 +39,7 @@ class Store(Protocol):
     dtype: str
 
     def read(self) -> Tensor:
-        """Return the value, made by `Variable.leaf_of` or like it."""
+        """Return the value, a result of `Variable.leaf_of` or similar."""
 
     def write(self, value: Tensor) -> None:
         """Keep a value of the variable's shape and dtype."""
@@ -54,8 +54,8 @@ class Variable(Holder):
         dtype: the dtype's name; None: the value's, or `floatx()`.
         trainable: whether training changes it.
         autocast: whether layers of lower precision read it in their compute dtype.
-        aggregation: how the values that the shards of a batch assign become one: "sum" adds up
-            what each has added, "only_first_replica" takes the first, all else the mean over rows.
+        aggregation: how the values that the shards of a batch assign are combined: "sum" adds up
+            the changes, "only_first_replica" takes the first, all others the mean over rows.
         synchronization, layout: accepted as in Keras; no effect.
         name: the last part of its path; None: "variable_0" and so on.
 
@@ -73,7 +73,7 @@ class Variable(Holder):
     __array_priority__ = 1000.0
     holds_seed = False
     store: Store | None = None
-    _initializer: Any = None  # of the present value; see `recipe`
+    _initializer: Any = None  # of the current value; see `recipe`
     _zeros: tuple[tuple[int, ...], str] | None = None  # shape and dtype of zeros without memory
 
     def __init__(
@@ -116,7 +116,7 @@ class Variable(Holder):
             else:
                 note_change()
         if getattr(initializer, "repeats", False) and not _devices.accelerated:
-            # A copy: what the caller does to the initializer later changes nothing.
+            # A copy: later changes of the initializer by the caller have no effect.
             self._initializer = copy(initializer)
 
     def leaf_of(self, value: object) -> Tensor:
@@ -130,17 +130,17 @@ class Variable(Holder):
         self.latest = self.leaf_of(tensor.value)
 
     # A compiled step keeps the value in a buffer at a fixed address and writes there. Tensors
-    # given to callers are snapshots, taken on request.
+    # returned to callers are snapshots, created on request.
 
     def recipe(self) -> Callable[[], Array] | None:
-        """Return a function that computes the present value again, bit for bit, if one can.
+        """Return a function that computes the current value again, bit for bit, if possible.
 
-        One can as long as the variable has its first value, and that comes from an initializer
-        that repeats (`Initializer.repeats`). A failed load goes back by it, so that loading a model
-        just made does not hold its first values and those of the file together.
+        It is possible while the variable has its first value, and that is from an initializer that
+        repeats (`Initializer.repeats`). A failed load uses it to restore the value, so that loading
+        a new model does not hold its first values and those of the file together.
 
         Returns:
-            The function, or None: only keeping the value leads back to it.
+            The function, or None: the value can only be restored from a copy.
 
         Example:
             >>> from kerasish import initializers
@@ -165,7 +165,7 @@ class Variable(Holder):
     def latest(self) -> Tensor:
         """The value outside of all scopes, assigned last by a step or by the user.
 
-        It may be set to a tensor made by `leaf_of`.
+        It may be set to a result of `leaf_of`.
         """
         if self.store is not None:
             return self.store.read()
@@ -185,17 +185,17 @@ class Variable(Holder):
         note_change()
 
     def _numbers(self) -> Array:
-        """Return a new array of the value that the buffer holds, or of zeros without memory."""
+        """Return a new array of the value in the buffer, or of zeros without memory."""
         if self._zeros is None:
             return self.buffer.array.copy()
         shape, dtype = self._zeros
         return np.zeros(shape, dtypes.array_dtype(dtype))
 
     def keep_in(self, store: Store | None) -> None:
-        """Let `store` keep the value, which it has already; None: assign the value next.
+        """Let `store` keep the value, which it already has; None: assign the value next.
 
         Args:
-            store: what is asked for the value from now on.
+            store: provides the value from now on.
         """
         self.store, self._initializer, self._zeros = store, None, None
         self.buffer, self.in_buffer = None, False
@@ -203,10 +203,10 @@ class Variable(Holder):
         note_change()
 
     def use_buffer(self, make: Callable[..., Any]) -> None:
-        """Give the variable a buffer, made by `make(variable)`, if it has none.
+        """Create the variable's buffer by `make(variable)` if it has none.
 
-        A buffer has an `array` and counts in `writes` how often it was written. `is_zero` says
-        whether the array holds zeros before it is written.
+        A buffer has an `array` and counts its writes in `writes`. `is_zero` is whether the array
+        holds zeros before it is written.
         """
         if self.buffer is None:
             self.buffer = make(self)
@@ -214,7 +214,7 @@ class Variable(Holder):
             note_change()
 
     def sync_to_buffer(self) -> None:
-        """Copy the current value into the buffer, which alone holds it from then on."""
+        """Copy the current value into the buffer; from then on only the buffer holds it."""
         buffer = self.buffer
         if self._current is not None or self._zeros is None:
             np.copyto(buffer.array, to_numpy(self.latest))
@@ -232,7 +232,7 @@ class Variable(Holder):
 
     @property
     def value(self) -> Tensor:
-        """The present value, a tensor."""
+        """The current value, a tensor."""
         scope = _scopes.top
         if self.store is not None:
             given = _value_in(scope, self)
@@ -246,7 +246,7 @@ class Variable(Holder):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The sizes of the axes; fixed for life."""
+        """The sizes of the axes; they never change."""
         leaf = self._current
         if leaf is not None:
             return leaf.shape
@@ -256,7 +256,7 @@ class Variable(Holder):
 
     @property
     def dtype(self) -> str:
-        """The dtype's name; fixed for life. Inside an autocast block, what is read there."""
+        """The dtype's name; it never changes. Inside an autocast block: the dtype of reads."""
         dtype = self.stored_dtype
         cast = _autocast.dtype
         return cast if cast and self.autocast and dtypes.is_float(dtype) else dtype
@@ -291,7 +291,7 @@ class Variable(Holder):
 
     @property
     def grad(self) -> Tensor | None:
-        """The derivative that `backward()` left here, or None."""
+        """The derivative that `backward()` stored here, or None."""
         return self._grad
 
     @grad.setter
@@ -304,7 +304,7 @@ class Variable(Holder):
         return self.value if stored is None else stored
 
     def put(self, value: object) -> Tensor | None:
-        """Set the value as `assign` does; return it where a store keeps it, else None."""
+        """Set the value like `assign`; return it if a store keeps it, else None."""
         scope, leaf = _scopes.top, self._current
         if type(value) is Tensor and scope is not None and leaf is not None:
             new, old = value.value, leaf.value
@@ -316,7 +316,7 @@ class Variable(Holder):
             new = value  # what steps assign
         else:
             if not isinstance(value, (Tensor, Variable)):
-                # The user's array stays the user's: later changes to it must not reach us.
+                # A copy: later changes of the user's array must have no effect.
                 value = adopt(value).copy() if lies_on_gpu(value) else np.array(value)
             with autocast(None):
                 new = convert(value, self.stored_dtype)
@@ -325,7 +325,7 @@ class Variable(Holder):
                 f"Variable {self.path!r}: the shape is {self.shape}, cannot assign {new.shape}."
             )
         if _devices.accelerated and not is_traced(new):
-            # A variable stays where it lies.
+            # A variable stays on its device.
             new = wrap(place(new.value, place_of(self.latest.value)))
         scope = _scopes.top
         kept = scope is not None and scope.keeps_assignments
@@ -356,7 +356,7 @@ class Variable(Holder):
         """Return the value as a NumPy array (read-only)."""
         return to_numpy(self.value)
 
-    if TYPE_CHECKING:  # what the loop below the class adds
+    if TYPE_CHECKING:  # methods that the loop below the class adds
 
         def __float__(self) -> float: ...
 
@@ -403,17 +403,17 @@ class Variable(Holder):
         self._set(wrap(array))
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        # What a tensor does (reshape, sum, T, ...), a variable does by its value.
+        # Methods of tensors (reshape, sum, T, ...) use the variable's value.
         if name.startswith("_") or name not in _TENSOR_METHODS:
             raise AttributeError(f"Variable has no attribute {name!r}.")
         return getattr(self.value, name)
 
 
 def keep_all(values: Mapping[Variable, Tensor]) -> None:
-    """Set `latest` of each variable: what a step has assigned.
+    """Set `latest` of each variable to the value that a step has assigned.
 
     Args:
-        values: variable -> a tensor made by its `leaf_of`.
+        values: variable -> a result of its `leaf_of`.
     """
     for variable, leaf in values.items():
         if variable.store is None:
@@ -425,10 +425,10 @@ def keep_all(values: Mapping[Variable, Tensor]) -> None:
     note_change()
 
 
-def _value_in(scope: Any, variable: Variable) -> Tensor | None:
-    """Return the value that a scope, or one around it, gives to a variable; None: none does."""
+def _value_in(scope: Scope | None, variable: Variable) -> Tensor | None:
+    """Return a variable's value in a scope or an enclosing one; None if there is none."""
     while scope is not None:
-        for known in (getattr(scope, "written", {}), getattr(scope, "given", {})):
+        for known in (scope.written, scope.given):
             if variable in known:
                 return known[variable]
         start = scope.start_of(variable)

@@ -48,7 +48,7 @@ def check_backend(name: str, rtol: float = 1e-4, atol: float = 1e-5) -> list[str
         for title, check in _checks(backend, name, rtol, atol):
             try:
                 check()
-            except Exception as error:  # noqa: BLE001 - whatever is wrong belongs in the report
+            except Exception as error:  # noqa: BLE001 - any error belongs in the report
                 failed.append(f"{title}: {type(error).__name__}: {_first_lines(error)}")
             else:
                 passed.append(title)
@@ -140,9 +140,9 @@ class _Suite:
         return np.asarray(to_numpy(value if isinstance(value, Tensor) else wrap(value)))
 
     def same(self, got: dict[str, Any] | AnyTensor | Sequence[Any], expected: Structure) -> None:
-        result, wanted = tree.flatten(got), tree.flatten(expected)
-        assert len(result) == len(wanted), f"{len(result)} results, expected {len(wanted)}"
-        for a, b in zip(result, wanted):
+        results, targets = tree.flatten(got), tree.flatten(expected)
+        assert len(results) == len(targets), f"{len(results)} results, expected {len(targets)}"
+        for a, b in zip(results, targets):
             a, b = self.numpy(a), np.asarray(b.numpy() if isinstance(b, Tensor) else b)
             assert a.shape == b.shape, f"shape {a.shape}, expected {b.shape}"
             assert a.dtype == b.dtype, f"dtype {a.dtype}, expected {b.dtype}"

@@ -41,7 +41,7 @@ class Dot:
         An .svg file is laid out by kerasish.
 
         Raises:
-            ImportError: another picture is wanted and Graphviz is not installed.
+            ImportError: another picture is requested and Graphviz is not installed.
         """
         result = self.create(format=format or _ending(path))
         with open(path, "wb") as file:
@@ -302,7 +302,7 @@ def _arrows(model: Model) -> list[tuple[Any, Any]]:
 
 
 def _texts(part: Any, options: dict[str, Any]) -> list[str]:
-    """Return the title of a layer's box, and what stands below it."""
+    """Return the title of a layer's box, and the text below it."""
     kind = type(part).__name__
     texts = [f"{part.name} ({kind})" if options["names"] else kind]
     activation = getattr(part, "activation", None)

@@ -36,7 +36,7 @@ class FeatureSpace(HostLayer):
     """The columns of a table, each preprocessed in its own way, concatenated or as a dict.
 
     Args:
-        features: name -> a feature such as `FeatureSpace.float_normalized()`, or the name of such
+        features: name -> a feature such as `FeatureSpace.float_normalized()`, or the name of one
             a method, for its defaults.
         output_mode: "concat", one vector per row, or "dict".
         crosses: tuples of names, or `FeatureSpace.cross(...)`, whose combinations are hashed;
@@ -229,7 +229,7 @@ class FeatureSpace(HostLayer):
         """Learn vocabularies, means and boundaries from the columns.
 
         Args:
-            dataset: a dict of columns, or an iterable of such dicts (batches, or single rows).
+            dataset: a dict of columns, or an iterable of dicts (batches, or single rows).
 
         Raises:
             ValueError: the data set is empty, or a column is missing.

@@ -84,7 +84,7 @@ def image_dataset_from_directory(
         crop_to_aspect_ratio: whether to crop the middle instead of distorting.
         pad_to_aspect_ratio: whether to pad instead of distorting.
         data_format: the position of the channel axis; None: `config.image_data_format()`.
-        format: accepted; elements are arrays with a method `numpy`, whatever it says.
+        format: accepted; elements are arrays with a method `numpy`, for any value.
         verbose: whether to print how many files were found.
 
     Shape: x (batch, *image_size, channels) floating, 0..255.
@@ -154,7 +154,7 @@ def text_dataset_from_directory(
         shuffle: whether the texts have a new order in each epoch.
         seed: the seed of the orders and the split; None: drawn.
         validation_split, subset, follow_links: as for `image_dataset_from_directory`.
-        format: accepted; elements are arrays with a method `numpy`, whatever it says.
+        format: accepted; elements are arrays with a method `numpy`, for any value.
         verbose: whether to print how many files were found.
 
     Raises:
@@ -187,7 +187,7 @@ def make_folders(
     """Return the files of a folder as one data set, or as two; see the functions above."""
     _check(labels, label_mode, class_names, shuffle, seed, validation_split, subset)
     root = os.fspath(directory)
-    if labels is None or label_mode is None:  # then files may lie anywhere in the folder
+    if labels is None or label_mode is None:  # then files may be anywhere in the folder
         labels, label_mode = labels if class_names else None, None
     inferred = labels == "inferred" if isinstance(labels, str) else False
     names, paths, numbers = _index(root, endings, inferred, class_names, follow_links)

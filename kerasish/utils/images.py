@@ -33,7 +33,7 @@ def array_to_img(
     Args:
         x: (height, width, channels) with 1, 3 or 4 channels; (channels, height, width) if
             `data_format` says so.
-        data_format: where the channels stand; None: the process's.
+        data_format: the place of the channels; None: the process's.
         scale: whether to scale the values so that the smallest is 0 and the largest 255.
         dtype: the dtype of the computation; None: `floatx()`.
 
@@ -189,7 +189,7 @@ def smart_resize(
         x: an image or a batch of them.
         size: (height, width).
         interpolation: as for `ops.image.resize`.
-        data_format: where the channels stand.
+        data_format: the place of the channels.
 
     Shape: (..., height, width, channels) -> (..., *size, channels).
 

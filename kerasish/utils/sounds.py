@@ -34,7 +34,7 @@ def read_wave(path: str) -> tuple[Any, int]:
 
 
 def _samples(raw: Array, width: int) -> Array:
-    if width == 1:  # these alone have no sign
+    if width == 1:  # only these have no sign
         return ((raw.astype("float32") - 128) / 128).astype("float32")
     # The bytes of each sample become the upper bytes of a 32-bit integer.
     wide = np.zeros((len(raw) // width, 4), np.uint8)
@@ -42,11 +42,11 @@ def _samples(raw: Array, width: int) -> Array:
     return (wide.view("<i4")[:, 0] / 2**31).astype("float32")
 
 
-def _resampled(samples: Array, rate: int, wanted: int) -> Array:
+def _resampled(samples: Array, rate: int, target: int) -> Array:
     from scipy.signal import resample_poly
 
-    common = math.gcd(rate, wanted)
-    return resample_poly(samples, wanted // common, rate // common, axis=0).astype("float32")
+    common = math.gcd(rate, target)
+    return resample_poly(samples, target // common, rate // common, axis=0).astype("float32")
 
 
 def _fitted(samples: Array, length: int) -> Array:

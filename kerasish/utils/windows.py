@@ -27,7 +27,7 @@ def timeseries_dataset_from_array(
 
     Args:
         data: the series, time along the first axis.
-        targets: one target for each window, by its start; None: windows alone.
+        targets: one target for each window, by its start; None: only windows.
         sequence_length: steps in a window.
         sequence_stride: steps between the starts of adjacent windows.
         sampling_rate: steps of the series between adjacent steps of a window.

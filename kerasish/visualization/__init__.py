@@ -1,4 +1,4 @@
-"""Pictures with boxes, masks and labels drawn on them, alone or in galleries (extra `plot`)."""
+"""Pictures with boxes, masks and labels drawn on them, single or in galleries (extra `plot`)."""
 
 from kerasish.visualization.drawing import draw_bounding_boxes as draw_bounding_boxes
 from kerasish.visualization.drawing import draw_segmentation_masks as draw_segmentation_masks

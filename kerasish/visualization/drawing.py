@@ -54,7 +54,7 @@ def draw_bounding_boxes(
         line_thickness: pixels.
         text_thickness: pixels of the letters' outline.
         font_scale: size of the letters; 1 is about 12 pixels.
-        data_format: where the channels stand; None: the process's.
+        data_format: the place of the channels; None: the process's.
 
     Shape: as `images`, channels last, uint8.
 
@@ -136,18 +136,18 @@ def draw_segmentation_masks(
     ignore_index: int = -1,
     data_format: str | None = None,
 ) -> Array:
-    """Return pictures with each class of a mask painted in a color of its own.
+    """Return pictures with each class of a mask painted in a separate color.
 
     Args:
         images: (n, height, width, channels), numbers from 0 to 255.
         segmentation_masks: class numbers, (n, height, width) or (n, height, width, 1); 0 is the
             background.
         num_classes: None: the largest number of the masks.
-        color_mapping: class number -> (red, green, blue); None: colors of our own.
+        color_mapping: class number -> (red, green, blue); None: default colors.
         alpha: the share of the color in the mixture, 0 to 1.
         blend: whether to mix at all; False paints the color itself.
         ignore_index: a number that is not painted.
-        data_format: where the channels stand; None: the process's.
+        data_format: the place of the channels; None: the process's.
 
     Shape: as `images`, channels last, uint8.
 

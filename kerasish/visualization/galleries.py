@@ -66,7 +66,7 @@ def plot_image_gallery(
         transparent: whether the file's background is.
         dpi: dots an inch of the file.
         legend_handles: Matplotlib's patches for a legend; None: no legend.
-        data_format: where the channels stand; None: the process's.
+        data_format: the place of the channels; None: the process's.
 
     Raises:
         ShapeError: `images` has not 4 axes.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def float_of(model: Model) -> str:
     """Return the dtype of the numbers that a model takes."""
-    graph = getattr(model, "layer_graph", None)
+    graph = model.layer_graph
     dtype = model.compute_dtype if graph is None else graph.inputs[0].dtype
     return "float64" if dtype == "float64" else config.floatx()
 
@@ -53,7 +53,7 @@ def drop_weightless(X: Array, y: Array, weights: Array) -> tuple[Any, Any, Any]:
 
 def output_width(model: Model, X: Structure) -> Any:
     """Return the size of the last axis of the model's output, a list where it has several."""
-    if getattr(model, "layer_graph", None) is None:
+    if model.layer_graph is None:
         first = [x[:1] for x in X] if isinstance(X, (list, tuple)) else X[:1]
         y: Any = model(first, training=False)
         shapes = [tuple(t.shape) for t in y] if isinstance(y, (list, tuple)) else y

@@ -115,7 +115,7 @@ class ModelBuilding(RoutedParameters, ABC):
             given = getattr(self, name) is not None or part(self._routed, name)
             if given and name not in asked:
                 warnings.warn(
-                    f"{type(self).__name__}: the model comes compiled, {name} has no effect; let "
+                    f"{type(self).__name__}: the model is compiled, {name} has no effect; let "
                     "the model function take `compile_kwargs`, or return an uncompiled model.",
                     UserWarning,
                     stacklevel=6,

@@ -67,7 +67,7 @@ class SKLearnDialect(BaseEstimator):
         model = self._get_model(X, target)
         if not model.compiled:
             raise RuntimeError(
-                f"{type(self).__name__}: the model must come compiled; call "
+                f"{type(self).__name__}: the model must be compiled; call "
                 "model.compile(optimizer=..., loss=...) on it."
             )
         given = {"verbose": 0, **(self.fit_kwargs or {}), **kwargs}

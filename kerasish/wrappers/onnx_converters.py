@@ -19,7 +19,7 @@ _FLOAT = 1  # ONNX's number of float32
 
 
 def register_onnx_converters() -> None:
-    """Let skl2onnx convert `KerasClassifier` and `KerasRegressor`, alone and in pipelines.
+    """Let skl2onnx convert `KerasClassifier` and `KerasRegressor`, by themselves and in pipelines.
 
     After it `skl2onnx.to_onnx(pipeline, X[:1], target_opset=18)` takes them.
 

@@ -86,7 +86,7 @@ def _parameter_names(cls: Any) -> tuple[str, ...]:
     return tuple(sorted(names))
 
 
-def is_whole(value: str | float, least: int) -> bool:
+def is_integral(value: str | float, least: int) -> bool:
     """Return whether a value is an integer >= `least`."""
     whole = isinstance(value, numbers.Integral) and not _is_flag(value)
     return whole and int(value) >= least
@@ -106,17 +106,17 @@ ACCEPTED = {
     "warm_start": (_is_flag, "True or False"),
     "run_eagerly": (_is_flag, "True or False"),
     "batch_size": (
-        lambda v: v is None or v in (-1, "auto") or is_whole(v, 1),
+        lambda v: v is None or v in (-1, "auto") or is_integral(v, 1),
         'an integer of 1 or more, -1 (all rows), "auto" or None',
     ),
     "validation_batch_size": (
-        lambda v: v is None or is_whole(v, 1), "an integer of 1 or more, or None"
+        lambda v: v is None or is_integral(v, 1), "an integer of 1 or more, or None"
     ),
-    "epochs": (lambda v: v is None or is_whole(v, 1), "an integer of 1 or more, or None"),
+    "epochs": (lambda v: v is None or is_integral(v, 1), "an integer of 1 or more, or None"),
     "validation_split": (
         lambda v: is_number(v, 0) and v < 1, "a share of the rows, from 0 to less than 1"
     ),
-    "verbose": (lambda v: _is_flag(v) or v == "auto" or is_whole(v, 0), '0, 1, 2 or "auto"'),
+    "verbose": (lambda v: _is_flag(v) or v == "auto" or is_integral(v, 0), '0, 1, 2 or "auto"'),
     "shuffle": (lambda v: _is_flag(v) or v == "batch", 'True, False or "batch"'),
     "class_weight": (
         lambda v: v is None or v == "balanced" or isinstance(v, (dict, list)),

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from kerasish import engine, layers, regularizers
-from kerasish.wrappers.parameters import is_number, is_whole
+from kerasish.wrappers.parameters import is_integral, is_number
 
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
@@ -37,7 +37,7 @@ def build_perceptron(
     """
     sizes = HIDDEN_LAYER_SIZES if hidden_layer_sizes is None else hidden_layer_sizes
     sizes = tuple(sizes) if isinstance(sizes, Iterable) else (sizes,)
-    if not all(is_whole(size, 1) for size in sizes):
+    if not all(is_integral(size, 1) for size in sizes):
         raise ValueError(
             f"hidden_layer_sizes: expected integers of 1 or more, got {hidden_layer_sizes!r}."
         )

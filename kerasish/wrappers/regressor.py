@@ -31,12 +31,12 @@ class KerasRegressor(RegressorMixin, KerasEstimator):
         build_fn: the old name of `model`; None: `model` is given.
         warm_start: whether `fit` continues from the weights of the last `fit`.
         random_state: with an int, weights, order and dropout are a function of it, and the model
-            runs on one thread, so that a fit gives the same bits alone and in every search.
+            runs on one thread, so that a fit gives the same bits by itself and in every search.
             `config.set_threads` sets another number of threads. None: numbers of the process.
         optimizer, loss, metrics: for models that are not compiled. None: "rmsprop" ("adam" for
             the built-in MLP), the mean squared error, no metrics.
         batch_size: rows per step; None: 32 (min(200, rows) for the built-in MLP); -1: all rows.
-        epochs: None: 1; for the built-in MLP as many as it needs, up to 200.
+        epochs: None: 1; for the built-in MLP the number that it needs, up to 200.
         validation_split: the share of the rows, from the end, that is not used for training.
         verbose, callbacks, shuffle, validation_batch_size, run_eagerly: as for `Model.fit` and
             `Model.compile`; callbacks may be classes, and are copied for each fit.

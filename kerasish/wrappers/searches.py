@@ -36,7 +36,7 @@ class _Count:
 def search_progress(search: Any = None, **bar_arguments: Any) -> Iterator[Any]:
     """Show a progress bar for the fits of the searches in this block; yield the bar.
 
-    It counts the tasks that joblib finishes for this thread, wherever they run: sequentially, in
+    It counts the tasks that joblib finishes for this thread, anywhere: sequentially, in
     threads, in processes, or on a cluster.
 
     Args:

@@ -13,7 +13,7 @@ from kerasish.initializers import Initializer, random, scaling
 FACTS = facts.read("applications")
 QUICK = ["MobileNetV2 alpha=0.35, no top, max", "MobileNetV3Small minimalistic"]
 # One network of each other family. The small ones run as well: what layers are connected to,
-# and their arguments, show in the outputs alone.
+# and their arguments, show only in the outputs.
 SMALL = [
     "ConvNeXtTiny no top, avg", "DenseNet121 no top, max", "ResNet50 no top, avg",
     "ResNet50V2 no top", "VGG16 no top, avg",

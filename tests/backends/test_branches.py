@@ -13,7 +13,7 @@ from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.backends.static.lowering import branches, compiled_plan, program_threads
 from kerasish.backends.static.lowering.units import Group, Unit
-from kerasish.backends.static.strict.plan import check_blueprint
+from kerasish.backends.static.strict.plan import check_compiled_plan
 from kerasish.graph.ir import Value
 from kerasish.graph.plan_check import PlanError
 
@@ -233,13 +233,13 @@ def test_two_lists_that_share_memory_are_noticed(monkeypatch):
         compiled = backends.get("static").compile(step)
         compiled(x, np.ones((6, 6), "float32"))
         (plan,) = (e.compiled_plan for e in compiled.executables())
-        check_blueprint(plan)
+        check_compiled_plan(plan)
         (group,) = plan.groups
         first, second = (plan.units[lane[0]].writes[0] for lane in group.lanes)
         offsets = {**plan.plan.offsets, plan.root(first): plan.plan.offsets[plan.root(second)]}
         plan.plan = plan.plan._replace(offsets=offsets)
         with pytest.raises(PlanError, match="at the same time"):
-            check_blueprint(plan)
+            check_compiled_plan(plan)
 
 
 # --- the order of units -------------------------------------------------------------------------

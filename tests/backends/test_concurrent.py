@@ -95,7 +95,7 @@ class Long(RecurrentUnit):
 
     def __init__(self, name, reads, writes):
         Unit.__init__(self, name, reads, writes)
-        self.alone, self.step_flops = True, np.inf
+        self.one_thread, self.step_flops = True, np.inf
 
 
 def order(*units, threads=2, aliases=None):

@@ -124,7 +124,7 @@ def test_a_run_ends_in_time():
     x, one = counting()
     steps = Steps(Program([one]))
     most = 0
-    for _ in range(20):  # where this process stands still meanwhile, a run ends after one step
+    for _ in range(20):  # where this process is paused meanwhile, a run ends after one step
         before, started = x[0], time.perf_counter()
         done = steps.run(10**12, seconds=0.05)  # not hours
         assert time.perf_counter() - started > 0.04

@@ -2,7 +2,7 @@
 
 Frames of up to four axes, some of size 1; operands that vary along any of them; reductions along
 rows, columns, groups of rows and everything, whose results meet the frame again. Every dtype,
-NaN and infinities, one to three threads. `KERASISH_FUZZ=2000` looks further.
+NaN and infinities, one to three threads. `KERASISH_FUZZ=2000` runs more.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ def computation(seed, dtype):
         values, results = list(inputs), []
         for (kind, a, b, axis, keep), chosen in zip(recipe, kept, strict=True):
             x, y = values[-1 - a % min(4, len(values))], values[b % len(values)]
-            # What is compared is exact, lest a last bit decide.
+            # What is compared is exact, so that a last bit does not decide.
             exact = inputs[axis % len(inputs)]
             value = _apply(kind % 10, x, y, exact, axis, bool(keep % 2), frame)
             if value.shape == () or len(value.shape) == len(frame):

@@ -155,19 +155,19 @@ def test_a_thread_that_has_waited_goes_first(monkeypatch: pytest.MonkeyPatch) ->
     order = []
 
     def wait() -> None:
-        own.enter(alone=True)
+        own.enter(exclusive=True)
         order.append("waited")
         own.leave()
 
     for _ in range(5):
-        own.enter(alone=True)
+        own.enter(exclusive=True)
         thread = threading.Thread(target=wait, daemon=True)
         thread.start()
         end = time.monotonic() + WAIT
         while not own._waiting and thread.is_alive() and time.monotonic() < end:
             time.sleep(0.001)
         own.leave()
-        own.enter(alone=True)
+        own.enter(exclusive=True)
         order.append("came later")
         own.leave()
         thread.join(WAIT)
@@ -183,7 +183,7 @@ def test_a_place_in_front_that_an_interrupt_left_keeps_nobody_out(
     expected = model.predict(rows(0), verbose=0).tobytes()
     (own,) = lanes_of(model)
     own._waiting[-1] = 0.0  # as if Ctrl-C had ended that thread's wait
-    together([lambda: own.leave() if own.enter(alone=True) else None] * 3)
+    together([lambda: own.leave() if own.enter(exclusive=True) else None] * 3)
     assert not own._waiting and not own._runs
     assert model.predict(rows(0), verbose=0).tobytes() == expected
 
@@ -204,7 +204,7 @@ def test_an_error_in_one_thread_leaves_the_others_alone() -> None:
                 model.predict(bad, verbose=0)
 
     together([predict, fail, fail])
-    assert all(not own._runs and not own.alone for own in lanes_of(model))
+    assert all(not own._runs and not own.exclusive for own in lanes_of(model))
 
 
 @contextlib.contextmanager
@@ -257,11 +257,11 @@ def test_what_ctrl_c_left_behind_is_taken_back(alone: bool) -> None:
     (own,) = lanes_of(model)
     own.enter(alone)  # Ctrl-C ends the run here, before it leaves
     assert model.predict(rows(0), verbose=0).tobytes() == expected
-    assert not own._runs and not own.alone and own._free == [own.first]
-    model.layers[-1].bias.assign(model.layers[-1].bias + 1.0)  # the next run is alone
+    assert not own._runs and not own.exclusive and own._free == [own.first]
+    model.layers[-1].bias.assign(model.layers[-1].bias + 1.0)  # the next run is exclusive
     own.enter(alone)
     assert model.predict(rows(0), verbose=0).tobytes() != expected
-    assert not own._runs and not own.alone and own._free == [own.first]
+    assert not own._runs and not own.exclusive and own._free == [own.first]
 
 
 def test_steps_that_change_variables_take_turns() -> None:
@@ -282,7 +282,7 @@ def test_a_run_alone_waits_for_the_others() -> None:
     entered = threading.Event()
 
     def alone() -> None:
-        only = own.enter(alone=True)
+        only = own.enter(exclusive=True)
         entered.set()
         assert only is own.first
         own.leave()

@@ -221,7 +221,7 @@ def test_products_belong_to_the_recurrences(small_blocks):
 
 
 def test_blocks_are_left_out(small_blocks):
-    """Most records of a step lie in choices of whole blocks."""
+    """Most records of a step are in choices of whole blocks."""
     config.set_backend("static")
     model = model_of(NETS["LSTM"])
     model.train_on_batch(inputs_of("tail"), np.zeros((ROWS, 4), "float32"))

@@ -43,7 +43,7 @@ def slow_examples(op):
 
 @pytest.mark.parametrize("name", WITHOUT_NATIVE_CODE)
 def test_the_list_of_ops_without_native_code_is_up_to_date(name):
-    """Other ops must be native: `test_static_every_op.py` looks at each of their examples."""
+    """Other ops must be native: `test_static_every_op.py` checks each of their examples."""
     assert slow_examples(REGISTRY[name])
 
 

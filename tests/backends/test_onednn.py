@@ -16,6 +16,7 @@ from kerasish.backends import onednn
 from kerasish.backends.onednn import Buffer, Geometry, native
 from kerasish.backends.onednn import library as onednn_library
 from kerasish.backends.onednn import primitive as onednn_primitive
+from kerasish.backends.onednn.renamed_library import load_renamed
 
 _spec = importlib.util.spec_from_file_location(
     "convolution_reference", pathlib.Path(__file__).with_name("convolution_reference.py")
@@ -35,7 +36,7 @@ def random(*shape, dtype="float32"):
 def _scratch(request, monkeypatch):
     """Scratchpads as this processor needs them, and one for every primitive, as others may.
 
-    oneDNN leaves a scratchpad alone that it did not ask for.
+    oneDNN does not touch a scratchpad that it did not request.
     """
     asked = onednn_primitive._optional
 
@@ -619,8 +620,8 @@ n.available(); print("GOMP_SPINCOUNT" in os.environ)
 def test_without_a_system_openmp_scikit_learns_copy_serves(level):
     assert native._bundled_openmp(), "scikit-learn's wheel has no libgomp here"
     code = """
-from kerasish.backends.onednn import elf, native as n
-n._State.openmp = elf.load_renamed(n._bundled_openmp()[0], "libgomp.so.1")
+from kerasish.backends.onednn import native as n
+n._State.openmp = n.load_renamed(n._bundled_openmp()[0], "libgomp.so.1")
 n._State.openmp_reason = ""
 print(bool(n.available()), bool(n.symbol("GOMP_parallel")))
 maps = open("/proc/self/maps").read().splitlines()
@@ -636,16 +637,30 @@ print(out.min(), out.max())
     assert got == ["False", "True", "True", "300.0", "300.0"]
 
 
-def test_elf_refuses_what_is_no_library(tmp_path):
-    from kerasish.backends.onednn import elf
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"text\0libx-12345678.so\0",
+        b"\x7fELF" + bytes(100),
+        b"\x7fELF\0libx-12345678.so.1\0",
+        b"\x7fELF" + 2 * b"\0libx-12345678.so\0",
+    ],
+)
+def test_only_a_library_of_its_own_name_is_renamed(tmp_path, content):
+    path = tmp_path / "libx-12345678.so"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match="contains its file's name once"):
+        load_renamed(str(path), "libx.so")
 
-    path = tmp_path / "x.so"
-    path.write_bytes(b"\x7fELF\x02\x01" + bytes(100))
-    with pytest.raises(ValueError, match="damaged"):
-        elf.load_renamed(str(path), "libgomp.so.1")
-    path.write_bytes(b"text")
-    with pytest.raises(ValueError, match="ELF-64"):
-        elf.load_renamed(str(path), "libgomp.so.1")
+
+def test_a_library_gets_no_longer_name(tmp_path):
+    path = tmp_path / "libx.so"
+    path.write_bytes(b"\x7fELF\0libx.so\0")
+    with pytest.raises(ValueError, match="'libx.so.1' is longer"):
+        load_renamed(str(path), "libx.so.1")
+    with pytest.raises(OSError, match="."):
+        load_renamed(str(path), "liby.so")
 
 
 @each_level

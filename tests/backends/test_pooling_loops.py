@@ -180,7 +180,7 @@ def test_nan_reaches_every_window_that_holds_it():
 
 
 def test_the_padding_is_never_chosen():
-    """Windows of -Inf that lie partly in the padding: the first place inside gets the gradient."""
+    """Windows of -Inf that are partly in the padding: the first place inside gets the gradient."""
     x = np.full((1, 3, 3, 1), -np.inf, "float32")
     settings = settings_of(x.shape, 3, 3, ((1, 2), (1, 2)))
     g = np.arange(1, 5, dtype="float32").reshape(1, 2, 2, 1)

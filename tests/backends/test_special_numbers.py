@@ -27,7 +27,7 @@ REDUCTIONS = ("sum", "prod", "max", "min", "mean", "argmax", "argmin", "cumsum",
               "logsumexp", "any", "all")  # fmt: skip
 # Ops that choose among zeros: which sign the result has is left open.
 OWN_ZERO = {"sign", "relu", "maximum", "minimum"}
-# (op, dtype or "") -> why it is left out. Findings that are not mended yet; empty in the end.
+# (op, dtype or "") -> why it is left out. Findings that are not fixed yet; empty in the end.
 KNOWN: dict[tuple[str, str], str] = {}
 
 
@@ -192,7 +192,7 @@ def test_casts(source):
 @pytest.mark.parametrize("start", [2**62, 2**31, 2**32 + 1, 7, -1, -(2**62)])
 def test_slices_that_begin_anywhere(start):
     if abs(start) >= 2**31 and ("slice", "") in KNOWN:
-        pytest.skip(f"known, and not mended yet: {KNOWN['slice', '']}")
+        pytest.skip(f"known, and not fixed yet: {KNOWN['slice', '']}")
     x = np.arange(24, dtype="float32").reshape(4, 6)
     one = np.ones((2, 2), "float32")
     compare(

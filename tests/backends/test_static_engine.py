@@ -77,7 +77,7 @@ def test_transposed_matrices_meet_one_matrix(axes, rows):
 @pytest.mark.parametrize(
     ("shape", "axes", "matrix"),
     [
-        ((8, 6, 64, 40), (0, 3, 1, 2), True),  # 320 matrices of 6 rows, whose columns lie apart
+        ((8, 6, 64, 40), (0, 3, 1, 2), True),  # 320 matrices of 6 rows, with separate columns
         ((8, 40, 6, 64), (0, 2, 1, 3), False),  # 48 matrices of 40 rows
         ((8, 64, 40), (0, 2, 1), False),
     ],

@@ -98,7 +98,7 @@ def test_an_unwritten_part_of_an_output(dtype, monkeypatch):
     records = MoveUnit.records
     monkeypatch.setattr(MoveUnit, "records", lambda self, locate: records(self, locate)[:-1])
     x = ops.cast(X, dtype)
-    with pytest.raises(RecordError, match=r"concatenate writes .*element 6 comes of unwritten"):
+    with pytest.raises(RecordError, match=r"concatenate writes .*element 6 comes from unwritten"):
         run(lambda a, b: ops.concatenate([a, b]), x, x)
 
 
@@ -111,7 +111,7 @@ def test_an_unwritten_output_of_a_numpy_kernel(strict, monkeypatch):
         return lambda: None
 
     monkeypatch.setattr(PythonUnit, "make_call", forgetful)
-    with pytest.raises(RecordError, match=r"writes .*element 0 comes of unwritten"):
+    with pytest.raises(RecordError, match=r"writes .*element 0 comes from unwritten"):
         run(lambda x: ops.sort(x), X)
     assert used
 
@@ -120,7 +120,7 @@ def test_a_variable_that_is_only_half_written(strict, monkeypatch):
     variable = kerasish.Variable(np.ones((4, 3), "float32"))
     records = MoveUnit.records
     monkeypatch.setattr(MoveUnit, "records", lambda self, locate: records(self, locate)[:-1])
-    with pytest.raises(RecordError, match=r"concatenate writes .*element 6 comes of unwritten"):
+    with pytest.raises(RecordError, match=r"concatenate writes .*element 6 comes from unwritten"):
         run(lambda a, b: variable.assign(ops.concatenate([a, b])), X, X)
 
 
@@ -128,7 +128,7 @@ def test_an_input_that_is_not_filled(strict):
     step = backends.get("static").compile(lambda x: ops.exp(x) + 1)
     step(X)
     (executable,) = step.executables()
-    with pytest.raises(RecordError, match=r"reads .*element 0 comes of unwritten"):
+    with pytest.raises(RecordError, match=r"reads .*element 0 comes from unwritten"):
         executable.run()  # what the last call left is gone
 
 
@@ -143,7 +143,7 @@ def test_a_partly_written_broadcast(strict, monkeypatch):
     outputs = ops.mean(layers.Dense(3, use_bias=False)(inputs), axis=-1)
     model = kerasish.Model(inputs, outputs)
     model.compile(kerasish.optimizers.SGD(1.0), "mse")
-    with pytest.raises(RecordError, match=r"broadcast_to writes .*element 1 comes of unwritten"):
+    with pytest.raises(RecordError, match=r"broadcast_to writes .*element 1 comes from unwritten"):
         model.train_on_batch(X, X[:, 0])
 
 
@@ -211,7 +211,7 @@ def test_a_read_just_past_the_end(strict, dtype, monkeypatch):
     """What lies there are NaNs, and the result is known to come of them."""
     shift_operand(monkeypatch, 0, 8)
     last = {"float32": 4, "float64": 5}[dtype]
-    with pytest.raises(RecordError, match=f"writes .*element {last} comes of unwritten"):
+    with pytest.raises(RecordError, match=f"writes .*element {last} comes from unwritten"):
         run(lambda x: -(x * 3 + 1), X.astype(dtype))
 
 

@@ -29,9 +29,8 @@ from kerasish.backends.static.codegen.driver import (
 from kerasish.backends.static.codegen.driver_code import equal_bytes
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
-from kerasish.backends.static.lowering import batched, few_rows, packed_units
+from kerasish.backends.static.lowering import few_rows, packed_units
 from kerasish.backends.static.lowering.ahead import AheadUnit
-from kerasish.backends.static.lowering.batched import BatchedUnit
 from kerasish.backends.static.lowering.few_rows import FewRowsUnit
 from kerasish.backends.static.lowering.packed_units import PackedUnit
 from kerasish.backends.static.machine import guard_pages
@@ -211,7 +210,7 @@ def numbers(*shape: int, seed: int = 0) -> Any:
 def results(make: Any, x: Any, kind: type, monkeypatch: Any) -> list[Any]:
     """Return what a step gives with one thread and with helpers; check that they have shares."""
     for module, name in (
-        (few_rows, "HELPED"), (packed_units, "HELPED_FLOPS"), (batched, "HELPED"),
+        (few_rows, "HELPED"), (packed_units, "HELPED_FLOPS"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, 1)
     found = []
@@ -266,14 +265,6 @@ def test_convolutions(strides: int, rows: int, monkeypatch: pytest.MonkeyPatch) 
         return ops.relu(y * 2.0 + 1.0)
 
     check(step, numbers(rows, 11, 9, 5), PackedUnit, monkeypatch)
-
-
-def test_heads(monkeypatch: pytest.MonkeyPatch) -> None:
-    def step(x: Any) -> Any:
-        y = ops.transpose(ops.reshape(x, (1, 40, 3, 16)), (0, 2, 1, 3))
-        return ops.matmul(y, ops.transpose(y, (0, 1, 3, 2)) * 1.5)
-
-    check(step, numbers(1, 40, 48), BatchedUnit, monkeypatch)
 
 
 @pytest.mark.parametrize(("rows", "steps"), [(1, 80), (1, 9), (3, 33)])

@@ -147,7 +147,7 @@ def test_one_thread_runs_a_small_recurrence_and_gives_the_same_bits(monkeypatch)
             (plan,) = _plans(model, "predict")
             assert plan.threads == (1 if limit else None)
             recurrence = next(u for u in plan.units if u.name == "lstm")
-            assert recurrence.alone or not limit
+            assert recurrence.one_thread or not limit
             if limit:
                 assert max(u.threads for u in plan.units) == 1
     COMPILED_PLANS.clear()

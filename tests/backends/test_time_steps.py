@@ -31,7 +31,7 @@ def normal(*shape, seed=0):
 
 
 def guarded(array):
-    """Return a copy of an array whose last byte lies before a page that cannot be accessed."""
+    """Return a copy of an array whose last byte is before a page that cannot be accessed."""
     owner, address = guard_pages.block(array.nbytes)
     place = (ctypes.c_char * array.nbytes).from_address(address)
     copy = np.frombuffer(place, array.dtype).reshape(array.shape)
@@ -104,7 +104,7 @@ def test_zeros_that_arrive_are_not_read(states, cells):
     "options", [{}, {"return_sequences": True}, {"go_backwards": True}], ids=str
 )
 def test_a_layer_s_gradient_reads_what_arrives(options):
-    """That of the last output alone has no array of zeros for the other time steps."""
+    """That of only the last output has no array of zeros for the other time steps."""
     layer = layers.LSTM(6, **options)
     x = normal(4, 7, 5)
     layer.build(x.shape)

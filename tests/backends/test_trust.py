@@ -110,7 +110,7 @@ def test_links_above_the_folder_lead_to_what_is_checked(cache, tmp_path, monkeyp
 
 
 def test_the_opened_file_is_asked_not_the_path(cache, monkeypatch):
-    """Who exchanges a file between a look at its path and its opening gains nothing."""
+    """Replacing a file between the check of its path and its opening has no effect."""
     pack = files(cache)["pack"]
     pack.chmod(0o666)
     honest = pack.lstat()

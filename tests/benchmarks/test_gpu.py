@@ -1,4 +1,4 @@
-"""`python -m benchmarks --gpu`, as far as it goes without a GPU. No test looks at a time."""
+"""`python -m benchmarks --gpu`, as far as possible without a GPU. No test checks a time."""
 
 from __future__ import annotations
 

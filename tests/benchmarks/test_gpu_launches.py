@@ -22,11 +22,11 @@ def test_a_step_takes_few_launches(load, monkeypatch, name):
     with dry_gpu.installed(monkeypatch):
         counts = dry_gpu.workload_step(workload, batch=2)
     assert counts.total <= MOST[name], counts.launches
-    # Nothing is cast that is what it should be, and zeros are written for add_rows alone.
+    # Nothing is cast that is what it should be, and zeros are written only for add_rows.
     assert counts.launches["astype"] == 0
     assert counts.launches["zeros"] + counts.launches["full"] <= 5
     if name == "transformer":
-        # Heads are moved by four launches a block; nothing copies what lies in another order.
+        # Heads are moved by four launches a block; nothing copies what is in another order.
         assert counts.launches["copy"] + counts.launches["reshape"] == 0, counts.launches
         # x + y before a normalization, the two embeddings, the optimizer's count of steps: all
         # gradients that meet are added inside products.

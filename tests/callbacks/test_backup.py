@@ -106,7 +106,7 @@ def test_backup_of_keras(tmp_path):
     first.save_weights(tmp_path / "latest.weights.h5")
     (tmp_path / "training_metadata.json").write_text('{"epoch": 2, "batch": 0}')
     model = make()
-    with pytest.warns(UserWarning, match="is Keras's.* goes on at epoch 3"):
+    with pytest.warns(UserWarning, match="is Keras's.* continues at epoch 3"):
         history = model.fit(
             X, Y, batch_size=8, epochs=4, verbose=0, shuffle=False,
             callbacks=[BackupAndRestore(tmp_path)],

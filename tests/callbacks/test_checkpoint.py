@@ -211,7 +211,7 @@ def test_what_saves_cut_off_have_left_is_cleared_when_training_begins(tmp_path):
     model.compile("sgd", "mse")
     model.fit(np.zeros((4, 4)), np.zeros(4), epochs=1, verbose=0, callbacks=[checkpoint])
     assert sorted(p.name for p in tmp_path.iterdir()) == sorted(others)
-    checkpoint.filepath = str(tmp_path / "{epoch}" / "a.weights.h5")  # nothing to look through
+    checkpoint.filepath = str(tmp_path / "{epoch}" / "a.weights.h5")  # nothing to search
     checkpoint.on_train_begin()
     checkpoint.filepath = str(tmp_path / "new" / "{epoch}.weights.h5")
     checkpoint.on_train_begin()

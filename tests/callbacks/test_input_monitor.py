@@ -18,7 +18,7 @@ STEP = 0.25  # seconds
 
 
 class Clock:
-    """A clock that stands still between the calls of `pass_by`."""
+    """A clock that stops between the calls of `pass_by`."""
 
     def __init__(self):
         self.now = 0.0

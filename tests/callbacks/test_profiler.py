@@ -204,7 +204,7 @@ def test_the_autopsy_counts_measured_batches(tmp_path):
 
 @pytest.mark.filterwarnings("ignore::kerasish.errors.AdviceWarning")
 def test_the_autopsy_does_not_watch_its_own_replay(tmp_path, monkeypatch, capsys):
-    """However often it looks at the loss, as on a slow machine."""
+    """However often it reads the loss, as on a slow machine."""
     monkeypatch.setattr("kerasish.callbacks.autopsy._SECONDS_BETWEEN_LOOKS", 0.0)
     test_the_autopsy_counts_measured_batches(tmp_path)
     assert capsys.readouterr().out.count("Replay:") == 2  # one per training

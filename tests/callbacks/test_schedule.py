@@ -9,7 +9,7 @@ from kerasish.callbacks import LearningRateScheduler, ReduceLROnPlateau
 
 
 class Decay:
-    """Stands for a LearningRateSchedule object."""
+    """Takes the place of a LearningRateSchedule object."""
 
     def __call__(self, step):
         return 0.1 * 0.5**step

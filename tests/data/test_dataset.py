@@ -163,7 +163,7 @@ def test_buckets_of_lengths():
     batches = rows.bucket_by_sequence_length(len, [3, 7], [2, 2, 1])
     assert [b.shape for b in batches] == [(2, 2), (1, 9), (2, 6), (1, 3)]
     bound = rows.take(3).bucket_by_sequence_length(len, [3, 7], [2, 2, 1], None, None, True)
-    assert [b.shape for b in bound] == [(2, 2), (1, 5)]  # alone, and of one shape: nothing to pad
+    assert [b.shape for b in bound] == [(2, 2), (1, 5)]  # single, and of one shape: nothing to pad
     long = rows.bucket_by_sequence_length(len, [3, 7], [2, 2, 1], pad_to_bucket_boundary=True)
     with pytest.raises(ValueError, match="longer than the last boundary 7"):
         list(long)

@@ -112,7 +112,7 @@ def test_cut_at_any_batch(tmp_path, name):
 
 @pytest.mark.parametrize("steps", [2, 5])
 def test_epochs_of_some_steps(tmp_path, steps):
-    """Epochs that go on where the one before stopped, over the ends of passes or not."""
+    """Epochs that continue where the one before stopped, over the ends of passes or not."""
     for make in (
         lambda: stream().shuffle(7, 1).map(features).batch(4).repeat(),
         lambda: stream().shuffle(7, 1).map(features).batch(4).take(4),

@@ -16,7 +16,7 @@ WAIT = 60.0  # seconds; a test that waits as long has failed
 
 
 class Clock:
-    """A clock that runs for each thread by itself: by a millionth of a second at each look."""
+    """A clock that runs for each thread by itself: by a millionth of a second at each reading."""
 
     def __init__(self):
         self._own = threading.local()
@@ -115,7 +115,7 @@ def test_a_read_that_takes_long_brings_the_thread_back(clock):
 
 
 def test_threads_do_not_come_and_go_without_end(clock, monkeypatch):
-    monkeypatch.setattr(reading_ahead, "_SLOW_SECONDS", 0.0)  # each read brings it back
+    monkeypatch.setattr(reading_ahead, "_SLOW_SECONDS", 0.0)  # each read restores it
     started = []
     ahead = reading_ahead.Ahead
     monkeypatch.setattr(

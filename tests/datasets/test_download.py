@@ -98,7 +98,7 @@ def test_a_damaged_file_is_downloaded_again(folder):
 
 
 def test_a_wrong_checksum_leaves_nothing(folder):
-    with pytest.raises(ValueError, match=rf"the sha256 of what came is {SHA256}, expected 0+\."):
+    with pytest.raises(ValueError, match=rf"the sha256 of the download is {SHA256}, expected 0+\."):
         get_file(origin=f"{folder.url}/data.bin", file_hash="0" * 64, cache_dir=folder.cache)
     assert files_in(folder.cache) == []
 

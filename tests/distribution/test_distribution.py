@@ -96,7 +96,7 @@ def test_what_is_refused():
         DataParallel(devices=["cpu:0", "cpu:1"])
     with pytest.raises(ValueError, match="shards must be a multiple"):
         DataParallel(shards=0)
-    with pytest.raises(ValueError, match="batches of its own"):
+    with pytest.raises(ValueError, match="would have its own batches"):
         DataParallel(auto_shard_dataset=False)
     with pytest.raises(TypeError, match="expected DataParallel"):
         set_distribution("all of them")

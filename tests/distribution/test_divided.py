@@ -67,7 +67,7 @@ def test_bytes_per_rank(build, ranks):
         division = Division(own, variables, Ranks(rank, ranks))
         assert nbytes(own) <= limit, (rank, nbytes(own), limit)
         slots += sum(slot.variable.value.size for slot in division.slots())
-        assert [v.shape for v in own.whole_variables] == [v.shape for v in whole.variables]
+        assert [v.shape for v in own.undivided_variables] == [v.shape for v in whole.variables]
     assert slots == sum(math.prod(slot.shape) for slot in division.slots())
 
 

@@ -12,7 +12,7 @@ from rank_kills import campaign
 
 SCRIPT = Path(__file__).parents[1] / "shared" / "rank_failures.py"
 SECONDS = 5.0
-TIMEOUT = 5.0  # seconds; ranks that stand still for less do not end the job
+TIMEOUT = 5.0  # seconds; ranks that are paused for less do not end the job
 TRIES = 3
 SLOW = pytest.mark.slow
 

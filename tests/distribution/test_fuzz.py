@@ -27,7 +27,7 @@ def _two_shards():
 def test_engines_agree_on_shards(seed):
     program = program_of(seed)
     if known.reason(program):
-        pytest.skip(f"known, and not mended yet: {known.reason(program)}")
+        pytest.skip(f"known, and not fixed yet: {known.reason(program)}")
     verdict = check(program, [STATIC[0]], whole=True)
     assert not verdict.bad, f"{verdict.engine}: {verdict.text}"
 

@@ -15,7 +15,7 @@ SHARDS = 4
 
 
 @pytest.fixture(autouse=True)
-def _whole_batches_afterwards():
+def _full_batches_afterwards():
     yield
     set_sharding(None)
 

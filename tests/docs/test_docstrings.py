@@ -74,7 +74,7 @@ def test_constructors_show_their_arguments(names):
 
 @pytest.mark.parametrize("name", sorted(REGISTRY))
 def test_examples_of_ops_give_what_they_say(name):
-    """doctest finds functions and classes alone; an op is an object."""
+    """doctest finds only functions and classes; an op is an object."""
     op = REGISTRY[name]
     text = op.__doc__ or ""
     if ">>>" not in text:

@@ -1,4 +1,4 @@
-"""The README, the project's settings and the pages: links lead somewhere, versions agree."""
+"""The README, the project's settings and the pages: links, widths, versions, extras."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ PAGES = [
     *ROOT.glob("*.md"),
     *(p for p in ROOT.glob("docs/**/*.md") if "_build" not in p.parts),
 ]
+TEXTS = [*PAGES, *ROOT.glob("examples/**/*.md"), ROOT / "pyproject.toml", ROOT / ".ci" / "run"]
 
 
 def relative_links(text):
@@ -46,6 +47,28 @@ def test_links_lead_to_files(page):
 
 def test_a_missing_file_is_noticed():
     assert relative_links("[a](x.md#part) [b](https://c.d) ![e](f.png) `[g]`") == ["x.md", "f.png"]
+
+
+def wide_lines(text):
+    """Return the numbers of the lines above 100 columns that could be broken at a space."""
+    return [
+        number
+        for number, line in enumerate(text.splitlines(), 1)
+        if len(line) > 100 and len(line.strip(" -*").split()) > 1
+    ]
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.relative_to(ROOT).as_posix())
+def test_lines_have_at_most_100_columns(path):
+    assert wide_lines(path.read_text("utf-8")) == [], f"wrap these lines of {path.name}"
+
+
+def test_a_wide_line_is_noticed():
+    url = "https://kerasish.example/" + "x" * 80
+    assert wide_lines("\n".join([url, f"- {url}", f"see {url}", "é " * 50, "é " * 50 + "é"])) == [
+        3,
+        5,
+    ]
 
 
 def test_a_package_index_shows_a_readme_of_absolute_links():

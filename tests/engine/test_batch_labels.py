@@ -41,7 +41,7 @@ class Batches(keras.utils.PyDataset):
 
 
 class Iterable:
-    """What a tf.data.Dataset or a torch DataLoader looks like."""
+    """An iterable like a tf.data.Dataset or a torch DataLoader."""
 
     def __init__(self, y):
         self.y = y

@@ -111,7 +111,7 @@ def runs(monkeypatch):
 
 def test_the_bits_are_those_of_single_batches(fills):
     in_blocks = train(mapped())
-    assert fills == [8, 8, 8, 1] * 3  # 25 of 8 rows; the last batch, of 3, is trained on alone
+    assert fills == [8, 8, 8, 1] * 3  # 25 of 8 rows; the last batch, of 3, is trained on by itself
     fills.clear()
     assert_same(in_blocks, train(mapped(), [Batches()]))
     assert fills == []

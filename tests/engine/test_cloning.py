@@ -157,7 +157,7 @@ def test_inputs_that_are_not_optional():
 
 
 def test_export_to_no_known_format():
-    with pytest.raises(ValueError, match="knows no format 'zip'"):
+    with pytest.raises(ValueError, match="has no format 'zip'"):
         chain()[0].export("x", format="zip")
 
 

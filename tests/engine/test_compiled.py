@@ -65,7 +65,7 @@ def own(t, p):
         (NESTED, "mse", ["p/a_loss", "p/c_loss", "q_loss"]),
         (NESTED, {"p": ["mse", "mae"], "q": "mse"}, ["p/a_loss", "p/c_loss", "q_loss"]),
         (NAMELESS, ["mse", "mae"], ["mse_loss", "mae_loss"]),
-        # Keras reports the second alone, both being called mse_loss.
+        # Keras reports only the second, both being called mse_loss.
         (NAMELESS, "mse", ["mse_loss", "mse_loss_1"]),
     ],
 )

@@ -210,7 +210,7 @@ def test_floats_become_floatx(floatx):
 
 
 def test_bfloat16_becomes_float32():
-    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes brings bfloat16")
+    ml_dtypes = pytest.importorskip("ml_dtypes", reason="ml_dtypes has bfloat16")
     ((x, _, _),) = batches(make_data(np.ones(3, ml_dtypes.bfloat16)))
     assert x.dtype == np.float32
 
@@ -571,7 +571,7 @@ def test_batches_of_x_alone(batch):
 
 
 class Loader:
-    """What a torch DataLoader looks like: iterable again and again, lists of tensors."""
+    """An iterable like a torch DataLoader: iterable again and again, lists of tensors."""
 
     def __init__(self, count, length=True):
         self.count = count

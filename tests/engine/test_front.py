@@ -191,7 +191,7 @@ def test_a_lookup_behind_trained_layers_predicts_but_does_not_train():
     model = kerasish.Model(inputs, names)
     assert set(model.predict(np.eye(2, dtype="float32"), verbose=0)) <= {"a", "b", "c"}
     compiled(model)
-    with pytest.raises(ValueError, match="'scores' has weights to train, but it stands in front"):
+    with pytest.raises(ValueError, match="'scores' has weights to train, but it precedes"):
         model.fit(np.eye(2, dtype="float32"), np.zeros(2), verbose=0)
 
 

@@ -67,3 +67,43 @@ def test_a_function_takes_nested_lists_of_numbers():
     np.testing.assert_array_equal(double(((1, 2, 3), (4, 5, 6))), [[2, 4, 6], [8, 10, 12]])
     with pytest.raises(ValueError, match=r"got \[\(1, 2\)\]"):
         double([[1.0, 2.0]])
+
+
+class _Named(keras.Model):
+    """A functional model with a constructor of its own."""
+
+    def __init__(self, **options):
+        x = keras.Input((3,))
+        super().__init__(x, x * 2.0 + 1.0, **options)
+
+
+def _functional():
+    x = keras.Input((3,))
+    return keras.Model(x, x * 2.0 + 1.0, name="inner")
+
+
+def _sequential():
+    return keras.Sequential([keras.Input((3,)), keras.layers.Rescaling(2.0, 1.0)], name="inner")
+
+
+@pytest.mark.parametrize(
+    ("make", "first"),
+    [
+        (_functional, 1),
+        (_Named, 1),
+        (_sequential, 0),
+        (lambda: keras.layers.Rescaling(2.0, 1.0), 0),
+    ],
+)
+def test_the_outputs_of_a_config_number_calls_as_keras_does(make, first):
+    """Keras counts the construction of a functional model as its first call, but of no other."""
+    inner = make()
+    a, b = keras.Input((3,)), keras.Input((3,))
+    model = keras.Model([a, b], [inner(a), inner(b)])
+    config = model.get_config()
+    assert config["output_layers"] == [[inner.name, first + i, 0] for i in (0, 1)]
+    again = keras.Model.from_config(config, custom_objects={"_Named": _Named})
+    assert again.get_config()["output_layers"] == config["output_layers"]
+    x, y = np.ones((1, 3), "float32"), np.full((1, 3), 5.0, "float32")
+    for expected, got in zip(model([x, y]), again([x, y]), strict=True):
+        np.testing.assert_array_equal(expected, got)

@@ -38,7 +38,7 @@ class Counted(layers.Layer):
 
 
 class Scales:
-    """A mixin that brings what a layer or model computes."""
+    """A mixin that defines what a layer or model computes."""
 
     def build(self, shape):
         self.w = self.add_weight(shape=(shape[-1],), initializer="ones", name="w")
@@ -85,7 +85,7 @@ def test_a_mask_that_is_used_or_passed_on_is_no_mistake():
 
 @pytest.mark.parametrize("method", ["fit", "evaluate", "train_on_batch", "test_on_batch"])
 def test_without_a_loss_there_is_none(method):
-    """As in Keras: metrics alone are no reason to report a loss of 0."""
+    """As in Keras: with only metrics no loss of 0 is reported."""
     model = kerasish.Sequential([layers.Input((3,)), layers.Dense(2)])
     model.compile("sgd", loss=None, metrics=["mae"])
     options = {"verbose": 0} if method in ("fit", "evaluate") else {}

@@ -20,7 +20,7 @@ FACTS = json.loads((Path(__file__).parents[1] / "data" / "masks.json").read_text
 CARRIED_HERE = {"RMSNormalization()"}  # as by the other normalizations; Keras drops it
 NAMES = sorted(FACTS.keys() - {"keras"})
 
-# Dropping alone is a warning, which other tests look at.
+# Dropping is only a warning, which other tests check.
 pytestmark = pytest.mark.filterwarnings("ignore:.*does not support masking")
 
 

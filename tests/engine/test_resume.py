@@ -39,7 +39,7 @@ class CutAt(keras.callbacks.Callback):
             raise Cut
 
     def validation(self):
-        """Stands for the hook of validation."""
+        """Takes the place of the hook of validation."""
 
     def cut(self, number, logs=None):
         now = (number, None) if "epoch" in self.hook else (self.epoch, number)
@@ -276,11 +276,11 @@ def test_other_data(tmp_path, eager, name, moment):
     texts = [str(w.message) for w in reported]
     if name in ("generator", "passes in parts"):
         assert len(texts) == 1
-        assert "cannot be put to a place: its first" in texts[0]
+        assert "cannot be positioned: its first" in texts[0]
     assert set(texts) == set() or name in WARNS
 
 
-# --- where it cannot go on ------------------------------------------------------------------------
+# --- where it cannot continue ---------------------------------------------------------------------
 
 
 def test_state_of_another_model(tmp_path, eager):
@@ -490,7 +490,7 @@ def test_an_autopsy_after_a_resume(tmp_path, engine):
 
 
 def test_data_that_goes_through_the_host(tmp_path, eager):
-    """Layers that run on the host (Hashing) stand before the step: `HostStageData`."""
+    """Layers that run on the host (Hashing) precede the step: `HostStageData`."""
 
     def made():
         keras.utils.set_random_seed(3)

@@ -83,7 +83,7 @@ def test_ragged_rows_parts_and_padding():
     [
         ([], "at least one sequence"),
         ([[1], 2], "as row 1"),
-        ([np.ones((1, 2)), np.ones((2, 3))], "differ in their lengths alone"),
+        ([np.ones((1, 2)), np.ones((2, 3))], "differ only in their lengths"),
         ([["a"], ["b", "c"]], "numbers"),
     ],
 )

@@ -116,7 +116,7 @@ class Gathered(layers.Layer):
 
 
 class Shifted(layers.Layer):
-    """A layer that is called with keywords alone."""
+    """A layer that is called only with keywords."""
 
     def call(self, decoder_sequence, encoder_sequence=None):
         """Return the sum."""
@@ -139,7 +139,7 @@ def test_shapes_go_to_compute_output_shape_by_name(engine):
 
 
 class EmbeddingAndTable(keras.layers.Embedding):
-    """Gives its table beside the vectors, and asks its parent class for their shape."""
+    """Returns its table with the vectors, and asks its parent class for their shape."""
 
     def compute_output_shape(self, input_shape):
         return [super().compute_output_shape(input_shape), (self.input_dim, self.output_dim)]

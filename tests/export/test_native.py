@@ -373,7 +373,7 @@ def test_valgrind_finds_nothing(tmp_path: Path) -> None:
     skipping = layers.Dense(4)(layers.Dense(300, "relu")(joined))
     rnn = layers.RNN(layers.GRUCell(4))(picked[..., None])
     model = kerasish.Model(inner.inputs, picked + rnn + skipping)
-    # valgrind knows AVX2 alone: the library must not take the latest code.
+    # valgrind knows only AVX2: the library must not take the latest code.
     model.export(tmp_path / "m", format="native", verbose=False, target=LEVELS)
     program = """
 #include "m.h"
@@ -429,7 +429,7 @@ def test_several_processors_in_one_file(tmp_path: Path) -> None:
     for i in range(len(LEVELS)):
         folder = tmp_path / str(i)
         folder.mkdir()
-        # The latest level at hand is chosen: each level is the latest once.
+        # The latest available level is chosen: each level is the latest once.
         library = exported(model, folder, target=LEVELS[: i + 1][::-1])
         assert library.target().decode() == LEVELS[min(i, best)]
         found = library.predict(x, model.output_shape[1])

@@ -34,7 +34,7 @@ NOT_PASSED = {
 
 
 def usable(case: Any) -> bool:
-    """Return whether a test has tensors of floats, whole numbers and truth values only."""
+    """Return whether a test has only tensors of floats, integers and truth values."""
     proto = onnx.TensorProto
     left_out = (0, proto.STRING, proto.COMPLEX64, proto.COMPLEX128)
     for value in (*case.model.graph.input, *case.model.graph.output):

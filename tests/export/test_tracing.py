@@ -18,7 +18,7 @@ from kerasish.ops.shapes import Spec
 
 
 def counted(x: Any) -> Any:
-    """A while_loop whose counts are whole numbers, and one whose count is a float."""
+    """A while_loop whose counts are integers, and one whose count is a float."""
     _, y = ops.while_loop(lambda i, y: i < 20, lambda i, y: (i + 3, y * 1.5 + i), (0, x))
     y = ops.while_loop(lambda s, y: s > 0.2, lambda s, y: (s / 2, ops.tanh(y + s)), (1.0, y))[1]
     return ops.while_loop(lambda y: True, lambda y: y + 1, y, maximum_iterations=11)

@@ -20,7 +20,7 @@ RULES = [name for name, op in REGISTRY.items() if op.rows is not None]
 
 
 def places_of(shape):
-    """Yield where two or more rows may lie in a value: in an axis, or in a factor of its size."""
+    """Yield where two or more rows may be in a value: in an axis, or in a factor of its size."""
     yield None
     for axis, size in enumerate(shape):
         for before, after in itertools.product(range(1, size + 1), repeat=2):

@@ -90,11 +90,11 @@ def test_leaked_tensor_raises_afterwards():
 def test_verify_finds_broken_graphs():
     x, y = Value((2,), "float32"), Value((2,), "float32")
     add = REGISTRY["add"]
-    with pytest.raises(GraphError, match="before it is made"):
+    with pytest.raises(GraphError, match="before it is computed"):
         verify(Graph([x], {}, [Node(add, [x, y], {}, [Value((2,), "float32")])], []))
     with pytest.raises(GraphError, match="shape rule"):
         verify(Graph([x, y], {}, [Node(add, [x, y], {}, [Value((3,), "float32")])], []))
-    with pytest.raises(GraphError, match="never made"):
+    with pytest.raises(GraphError, match="never computed"):
         verify(Graph([x], {}, [], [y]))
 
 

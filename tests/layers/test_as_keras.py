@@ -98,7 +98,7 @@ def check(case, engine):
     assert len(many) == len(fact["outputs"])
     for i, (t, expected) in enumerate(zip(many, fact["outputs"])):
         facts.expect_close(t, expected, f"output {i} of {name}", tolerance)
-    # Terms of about 1, of both signs: what is left of them may be small.
+    # Terms of about 1, of both signs: their sum may be small.
     terms = max(1.0, *(float(np.abs(t).sum()) for t in fact["outputs"]))
     facts.expect_close(total / terms, fact["loss"] / terms, f"sum of {name}", tolerance)
     names = [v.name for v in layer.trainable_variables] + [f"input {i}" for i in range(9)]

@@ -121,7 +121,7 @@ def test_engines_agree(name):
     for _ in range(2):
         expected = eager(PICTURES).numpy()
         result = np.asarray(step(Tensor(PICTURES)))
-        # A pixel that lies on the edge between two levels may fall to either side.
+        # A pixel on the edge between two levels may fall to either side.
         away = np.abs(result - expected) > 1e-2
         assert away.mean() < 0.01, (name, np.abs(result - expected).max())
 

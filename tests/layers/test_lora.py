@@ -203,14 +203,14 @@ def test_frozen_layers_and_optimizer_states():
     ("make", "message"),
     [
         (lambda: layers.Dense(2).enable_lora(1), "build the layer or call"),
-        (lambda: built(layers.Dense(2)).enable_lora(0), "whole number >= 1, got 0"),
+        (lambda: built(layers.Dense(2)).enable_lora(0), "integer >= 1, got 0"),
         (lambda: built(layers.Dense(2, lora_rank=1)).enable_lora(1), "already enabled"),
         (
             lambda: built(layers.Dense(2, kernel_constraint="non_neg")).enable_lora(1),
             "cannot keep kernel_constraint",
         ),
         (lambda: layers.Dense(2, lora_rank=1, kernel_constraint="non_neg"), "kernel_constraint"),
-        (lambda: layers.Embedding(3, 2, lora_rank=-1), "whole number >= 1, got -1"),
+        (lambda: layers.Embedding(3, 2, lora_rank=-1), "integer >= 1, got -1"),
     ],
 )
 def test_errors(make, message):

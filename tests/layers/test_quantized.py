@@ -148,7 +148,7 @@ def test_lora_is_trained_on_quantized_layers(engine):
     "make", [lambda: layers.Dense(16), lambda: layers.EinsumDense("ab,bc->ac", 16)]
 )
 def test_layers_with_lora_are_quantized(make, mode, engine):
-    """As in Keras, the small weights stay floats beside the integers; files hold the sum."""
+    """As in Keras, the small weights stay floats next to the integers; files hold the sum."""
     config.set_backend(engine)
     layer, plain, x = make(), make(), cases.wave((4, 8))
     for one in (layer, plain):
@@ -241,7 +241,7 @@ def test_what_cannot_be_quantized():
     own.quantize("int8", type_check=False)
     assert own.weight_format == "int8"
     dense.enable_lora(2)
-    with pytest.raises(ValueError, match="serves floats, int8 and int4, not 'float8'"):
+    with pytest.raises(ValueError, match="supports floats, int8 and int4, not 'float8'"):
         dense.quantize("float8")
 
 

@@ -360,7 +360,7 @@ def test_smoothing_is_checked(share):
 
 @pytest.mark.parametrize("q", [0.0, 1.0, 2.0])
 def test_q_is_checked(q):
-    with pytest.raises(ValueError, match=r"q lies in \(0, 1\)"):
+    with pytest.raises(ValueError, match=r"q must be in \(0, 1\)"):
         losses.CategoricalGeneralizedCrossEntropy(q=q)
 
 

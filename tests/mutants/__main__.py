@@ -1,6 +1,6 @@
 """`python -m tests.mutants`: apply each mutant to a copy, run its tests, print and keep the score.
 
-The test that is recorded as having killed a mutant runs first, and alone where it does so again.
+The test that is recorded as having killed a mutant runs first, and only it where it does so again.
 
 Args:
     --only PATTERN: those whose "area/name" matches, as in a shell.

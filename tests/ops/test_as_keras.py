@@ -1,4 +1,4 @@
-"""What the ops give, beside what Keras gives: recorded by tests/data/record/ops.py.
+"""The results of ops compared with those of Keras: recorded by tests/data/record/ops.py.
 
 The cases are in tests/shared/op_cases.py. Where Keras's own backends differ, or one of them is
 wrong, the case is not there but in a test of its own next to the op.

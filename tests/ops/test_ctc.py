@@ -15,13 +15,13 @@ rng = np.random.default_rng(2)
 
 
 def read(path, blank=0):
-    """Return the labels that a path of classes stands for."""
+    """Return the labels of a path of classes."""
     merged = [c for c, _ in itertools.groupby(path)]
     return tuple(c for c in merged if c != blank)
 
 
 def probabilities(logits):
-    """Return {labels: probability} of all that the logits (steps, classes) may stand for."""
+    """Return {labels: probability} of all labels that the logits (steps, classes) may mean."""
     p = np.exp(logits) / np.exp(logits).sum(-1, keepdims=True)
     total: dict = {}
     for path in itertools.product(range(logits.shape[1]), repeat=len(logits)):

@@ -31,7 +31,7 @@ def plain_keys(draw):
         parts.append(draw(st.one_of(st.integers(-size, size - 1), bounds(size))))
     if draw(st.booleans()):
         place = draw(st.integers(0, len(parts)))
-        # Behind '...' the parts stand for the last axes: keep the numbers within these.
+        # After '...' the parts are for the last axes: keep the numbers within these.
         parts = [*parts[:place], Ellipsis, *(slice(None) for _ in parts[place:])]
     for _ in range(draw(st.integers(0, 2))):
         parts.insert(draw(st.integers(0, len(parts))), None)

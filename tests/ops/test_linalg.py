@@ -288,7 +288,7 @@ def test_cross_axes_and_contraction_errors():
         ops.tensordot(a, a, 3)
 
 
-# --- what holds for all -----------------------------------------------------------------------
+# --- what is true of all ----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("name", ["cholesky_lower", "inv", "det", "eigh", "eig", "slogdet"])

@@ -12,7 +12,7 @@ from kerasish.registry import register_keras_serializable
 from kerasish.testing import gradient_check
 
 rng = np.random.default_rng(5)
-# No element lies near a place where one of the functions has a kink: -3, -1, -0.5, 0, 0.5, 1, 3, 6.
+# No element is near a place where one of the functions has a kink: -3, -1, -0.5, 0, 0.5, 1, 3, 6.
 X = rng.uniform(0.1, 0.4, (3, 4)) + rng.choice([-4.6, -2.1, -0.9, 0.05, 0.55, 2.2, 6.3], (3, 4))
 SMOOTH = [
     "celu", "elu", "gelu", "hard_shrink", "hard_sigmoid", "hard_silu", "hard_tanh", "leaky_relu",

@@ -1,4 +1,4 @@
-"""The traits of ops: what passes rely on holds for the reference kernels."""
+"""The traits of ops: what passes rely on is true of the reference kernels."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_keeps_zero(name):
 
 @pytest.mark.parametrize("name", having("elementwise"))
 def test_elementwise(name):
-    """Each element of the result is that of the elements alone."""
+    """Each element of the result is that of only its elements."""
     o = REGISTRY[name]
     for inputs, attrs in o.examples:
         rng = np.random.default_rng(0)
@@ -76,7 +76,9 @@ def test_reductions_are_named_after_what_they_compute(name):
     o = REGISTRY[name]
     attrs = {"axis": 1} if o.reduction.startswith("arg") else {"axis": (1,), "keepdims": False}
     expected = getattr(np, o.reduction)(x, axis=1)
-    np.testing.assert_array_equal(o.kernel(np, x, **attrs), expected)
+    got = o.kernel(np, x, **attrs)
+    np.testing.assert_array_equal(got, expected)
+    assert o.gives_index == (got.dtype.kind in "iu")
 
 
 def test_a_trait_that_is_none_is_refused():

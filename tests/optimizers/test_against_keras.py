@@ -35,7 +35,7 @@ def close(found, expected, what):
 
 
 def test_every_optimizer_has_cases():
-    """Alone, and with each option that all have; the wrapping ones in test_wrapping."""
+    """By default, and with each option that all have; the wrapping ones in test_wrapping."""
     around = {"LossScaleOptimizer", "MultiOptimizer"}
     known = {
         name

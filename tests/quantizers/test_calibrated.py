@@ -1,4 +1,4 @@
-"""GPTQ and AWQ: roundings that look at data, and models quantized block by block."""
+"""GPTQ and AWQ: roundings that depend on data, and models quantized block by block."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def test_a_model_block_by_block(kind, tmp_path):
         for layer in (block.mix, block.out):
             assert layer.quantization_mode == layer.weight_format == mode
             assert layer.kernel.shape == layer._adapted_shape and not layer.g_idx.trainable
-    assert model.layers[-1].quantization_mode is None  # it stands in no block
+    assert model.layers[-1].quantization_mode is None  # it is in no block
     after = model.predict(DATA, verbose=0)
     scale = np.abs(before).max()
     limit = {"gptq, 8 bits": 0.02, "gptq, 3 bits": 0.5}.get(kind, 0.25)
@@ -129,7 +129,7 @@ def test_a_model_block_by_block(kind, tmp_path):
     model.layers[2].out.kernel_zero.assign(keras.ops.zeros_like(model.layers[2].out.kernel_zero))
     model.load_weights(path)
     np.testing.assert_allclose(model.predict(DATA, verbose=0), after, atol=1e-4 * scale)
-    with pytest.raises(NotImplementedError, match="LoRA serves floats, int8 and int4"):
+    with pytest.raises(NotImplementedError, match="LoRA supports floats, int8 and int4"):
         model.layers[2].out.enable_lora(2)
 
 
@@ -167,8 +167,8 @@ def test_what_is_asked_for():
         (quantizers.GPTQConfig, {"weight_bits": 5}, "weight_bits is one of"),
         (quantizers.GPTQConfig, {"hessian_damping": 2.0}, "hessian_damping is between 0 and 1"),
         (quantizers.AWQConfig, {"group_size": 0}, "group_size is -1"),
-        (quantizers.AWQConfig, {"num_grid_points": 0}, "num_grid_points is a whole number"),
-        (quantizers.AWQConfig, {"num_samples": 0}, "num_samples is a whole number"),
+        (quantizers.AWQConfig, {"num_grid_points": 0}, "num_grid_points is an integer"),
+        (quantizers.AWQConfig, {"num_samples": 0}, "num_samples is an integer"),
     ):
         with pytest.raises(ValueError, match=message):
             make(DATA, None, **arguments)

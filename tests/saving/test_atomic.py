@@ -120,7 +120,7 @@ def test_what_a_killed_save_left_is_cleared_by_the_next(kind: str, tmp_path: Pat
     ) as other:  # fmt: skip
         assert other.stdout is not None
         assert other.stdout.readline() == b"there\n"
-        save(make(2.0), path)  # what a living one writes is left alone
+        save(make(2.0), path)  # what a living one writes is not touched
         assert len(os.listdir(tmp_path)) == 2
         other.communicate()
     assert len(os.listdir(tmp_path)) == 2

@@ -217,7 +217,7 @@ DENSE = described("Dense", {"units": 4, "name": "dense"})
 
 
 def attacked(data: bytes, tmp_path: Path, match: str) -> None:
-    """The same data through every door: archive, weights alone, the editor."""
+    """The same data through every entry: archive, only weights, the editor."""
     refused(archive_with(tmp_path / "m.keras", DENSE, data), match)
     path = tmp_path / "m.weights.h5"
     path.write_bytes(data)

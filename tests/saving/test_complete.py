@@ -106,7 +106,7 @@ def without(variable: Any) -> Any:
 
 
 class Doubled(keras.Model):
-    """A functional model with a weight, and perhaps a layer, besides its graph."""
+    """A functional model with a weight, and perhaps a layer, outside of its graph."""
 
     def __init__(self, beside: bool) -> None:
         x = keras.Input((3,))

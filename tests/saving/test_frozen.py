@@ -1,4 +1,4 @@
-"""A layer frozen after the optimizer was built: what is saved goes on as in memory."""
+"""A layer frozen after the optimizer was built: what is saved continues as in memory."""
 
 from __future__ import annotations
 

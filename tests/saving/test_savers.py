@@ -38,7 +38,7 @@ def save(model: Any, path: Path) -> None:
         model.save_weights(path)
 
 
-def check_whole(model: Any, path: Path) -> None:
+def check_complete(model: Any, path: Path) -> None:
     model.load_weights(path)
     assert len({float(x) for v in model.weights for x in v.numpy().reshape(-1)}) == 1
 
@@ -69,7 +69,7 @@ def saver(path: Path, value: float, times: int) -> Callable[[], None]:
 
 def reader(path: Path, times: int) -> Callable[[], None]:
     model = make(-1.0)
-    return lambda: [check_whole(model, path) for _ in range(times)] and None
+    return lambda: [check_complete(model, path) for _ in range(times)] and None
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -80,7 +80,7 @@ def test_threads(name: str, tmp_path: Path) -> None:
     savers = [saver(path, float(i), 5) for i in range(4)]
     # Two files of a folder are read one after the other: there a reader may meet both saves.
     run_all(savers if name == "folder" else [*savers, reader(path, 10), reader(path, 10)])
-    check_whole(make(-1.0), path)
+    check_complete(make(-1.0), path)
     assert abs(len(os.listdir(tmp_path)) - files) <= 1  # of shards the first has a second name
 
 
@@ -119,12 +119,12 @@ def test_processes(tmp_path: Path) -> None:
     while any(other.poll() is None for other in others):
         for name in NAMES:
             if name != "folder":
-                check_whole(model, tmp_path / name)
+                check_complete(model, tmp_path / name)
     for other in others:
         other.communicate()
         assert other.returncode == 0
     for name in NAMES:
-        check_whole(model, tmp_path / name)
+        check_complete(model, tmp_path / name)
     assert not [p for p in os.listdir(tmp_path) if p.startswith(".")]
 
 

@@ -1,4 +1,4 @@
-"""Random states are in files: a training that was saved goes on with the same numbers."""
+"""Random states are in files: a training that was saved continues with the same numbers."""
 
 from __future__ import annotations
 

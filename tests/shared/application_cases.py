@@ -18,7 +18,7 @@ NETWORKS = [
 CLASSES = 7
 # Image sides that no network would confuse; the Inceptions and Xception need larger ones.
 SIDES = {"InceptionResNetV2": (75, 91), "InceptionV3": (75, 91), "Xception": (71, 83)}
-# Beside the plain network: options of the families.
+# In addition to the plain network: options of the families.
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     "MobileNet alpha=0.5": ("MobileNet", {"alpha": 0.5, "depth_multiplier": 2, "dropout": 0.1}),
     "MobileNetV2 alpha=1.4": ("MobileNetV2", {"alpha": 1.4}),
@@ -66,7 +66,7 @@ def build(module: Any, case: str) -> Any:
 
 
 def noise(seed: str, count: int) -> np.ndarray:
-    """Return numbers from -1 to 1 that depend on a text and on their position alone."""
+    """Return numbers from -1 to 1 that depend only on a text and on their position."""
     start = np.uint32(zlib.crc32(seed.encode()))
     bits = np.arange(count, dtype=np.uint32) * np.uint32(2654435761) + start
     bits ^= bits >> np.uint32(15)

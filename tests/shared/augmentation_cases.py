@@ -176,7 +176,7 @@ def pictures(options: Any) -> np.ndarray:
 
 
 def data_of(case: Any) -> dict[str, Any]:
-    """Return what the layer is given: pictures, and what the case has besides them."""
+    """Return what the layer is given: pictures, and the other entries of the case."""
     _, _, _, options = case
     result: dict[str, Any] = {"images": pictures(options)}
     if options.get("masks"):

@@ -52,19 +52,19 @@ def table() -> list[str]:
     return lines
 
 
-HEAD = """# What the kernels' binaries hold
+HEAD = """# Kernel binaries
 
-Read by NVIDIA's tools from what NVRTC 13 makes of the sources, without a GPU: by `python
-tests/shared/binaries.py`, which writes this page. bfloat16 was compiled for sm_75, 80, 86, 89, 90,
+`python tests/shared/binaries.py` writes this page. It compiles the sources with NVRTC 13 and reads
+the binaries with NVIDIA's tools, without a GPU. bfloat16 was compiled for sm_75, 80, 86, 89, 90,
 100, 103 and 120, float32 for sm_75, 90 and 120, with 32-bit positions. The numbers are the smallest
 and largest over these builds. `tests/backends/cuda/test_binaries.py` checks the limits for each of
-them: 64 registers, no local memory (spilled registers would be there), 16-byte loads wherever a
-kernel has a path for packs.
+them: 64 registers, no local memory (where spilled registers would be), and 16-byte loads in every
+kernel that has a vectorized path.
 
-- *Local memory*: bytes of each thread. *Shared memory*: bytes of each block, at most.
-- *Widest load*: bytes, the smallest over the builds. `dropout` and `random_words` are done by
-  blocks of four numbers, as Philox makes them: 8 bytes of 16-bit numbers.
-- *Divisions*: 64-bit divisions of whole numbers inside loops, at most. Those that are left lie in
+- *Local memory*: bytes per thread. *Shared memory*: maximum bytes per block.
+- *Widest load*: bytes, the smallest over the builds. `dropout` and `random_words` work on blocks of
+  four numbers, as Philox generates them: 8 bytes of 16-bit numbers.
+- *Divisions*: maximum number of 64-bit integer divisions inside loops. The remaining ones are in
   loops over rows or blocks, not over elements.
 
 | kernel | registers | local memory | shared memory | widest load | divisions |

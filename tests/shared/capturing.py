@@ -17,7 +17,7 @@ from cuda_on_cpu import CudaError, FakeCupy
 
 
 class Captured:
-    """The launches of a capture; calling it runs them on what lies at their addresses now."""
+    """The launches of a capture; calling it runs them on what is at their addresses now."""
 
     def __init__(self) -> None:
         self.launches: list[Callable[[], None]] = []

@@ -165,11 +165,11 @@ def recording(recorder: Recorder) -> Iterator[Recorder]:
         yield recorder
 
 
-# --- what is left ------------------------------------------------------------------------------
+# --- what remains ------------------------------------------------------------------------------
 
 
 def snapshot(folder: Path) -> State:
-    """Return what lies in a folder."""
+    """Return the content of a folder."""
     result: State = {}
     for path in sorted(folder.rglob("*")):
         result[str(path)] = None if path.is_dir() else path.read_bytes()
@@ -180,7 +180,7 @@ _NAMES = {"create", "replace", "rename", "link", "remove", "mkdir", "rmtree", "e
 
 
 def state_after(before: State, events: list[Event], kept: Callable[[int], bool]) -> State:
-    """Return what lies in the folder if those events are on the disk whose numbers are kept."""
+    """Return the content of the folder if those events are on the disk whose numbers are kept."""
     data: dict[int, bytearray] = {}
     names: dict[str, int | None] = {}
     for i, (path, content) in enumerate(before.items()):

@@ -150,7 +150,7 @@ class Function:
     def __call__(self, grid: Any, block: Any, args: Any, *, shared_mem: int = 0) -> None:
         shape = (*grid, *[1] * (3 - len(grid)), *block, *[1] * (3 - len(block)))
         self._check(shape, args)
-        # A table names the block that does each part; elsewhere blocks go on in steps of the grid.
+        # A table names the block that does each part; elsewhere blocks step by the grid.
         if Function.grid and not self._has_table() and shape[1] == shape[2] == 1:
             shape = (min(shape[0], Function.grid), *shape[1:])
         holders = [self._argument(i, a) for i, a in enumerate(args)]

@@ -51,7 +51,7 @@ def histories(history: Any) -> list[Any]:
 def random_optimizer(rng: np.random.Generator) -> Callable[[], Any]:
     """Return a function that makes an optimizer whose updates are smooth in the gradients.
 
-    Adam and the like divide by the gradient's size, which turns rounding into whole steps where a
+    Optimizers like Adam divide by the gradient, which turns rounding into whole steps where a
     gradient is zero.
     """
     options: dict[str, Any] = {"learning_rate": 0.05, "momentum": float(rng.choice([0, 0.9]))}
@@ -89,7 +89,7 @@ PADDING = -9.0
 
 
 def ragged(rng: np.random.Generator, seed: int) -> Case:
-    """Sequences of different lengths beside the same rows, padded, where one batch holds all."""
+    """Sequences of different lengths and the same rows, padded, where one batch holds all."""
     count, most, batch = (int(rng.integers(*ends)) for ends in ((2, 14), (1, 30), (1, 14)))
     lengths = rng.integers(0 if rng.random() < 0.2 else 1, most + 1, count)
     tokens, steps, name = rng.random() < 0.6, rng.random() < 0.5, str(rng.choice(list(CELLS)))
@@ -211,7 +211,7 @@ def sparse_matrix(rng: np.random.Generator, shape: tuple[int, int], kind: str) -
 
 
 def sparse(rng: np.random.Generator, seed: int) -> Case:
-    """Sparse rows beside the same rows as an array."""
+    """Sparse rows and the same rows as an array."""
     count, width, batch = (int(rng.integers(*ends)) for ends in ((1, 20), (1, 40), (1, 8)))
     kind = str(rng.choice(["csr", "coo", "csc", "bsr", "repeats", "unsorted", "zeros", "float64"]))
     matrix = sparse_matrix(rng, (count, width), kind)

@@ -43,7 +43,7 @@ def _product(
     lib: Any, a: Any, b: Any, y: Any, epilogue: int, bias: Any, tf32: bool, onto: Any = None
 ) -> None:
     for factor in (a, b):
-        cublaslt._lying(factor)  # a copy, counted, where it lies neither way
+        cublaslt._lying(factor)  # a copy, counted, where it has neither layout
     arrays = [v for v in (a, b, y, bias, onto) if v is not None]
     fake_cupy.work.put("cublasLtMatmul", sum(v.nbytes for v in arrays))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-# Expressions over the numbers that an example prints at the end. A name stands for the number (or
+# Expressions over the numbers that an example prints at the end. A name means the number (or
 # numbers) behind these words.
 # These run in processes of their own: no page of the gallery runs them (docs/conf.py).
 OUTSIDE_THE_GALLERY = ("quickstart", "two_ranks")
@@ -33,7 +33,7 @@ GOALS = {
         ({"right": "larger or not, right:"}, "right > 0.9"),
     ],
     "transfer": [
-        ({"old": "network as it is", "few": "few alone", "both": "all of it, small rate"},
+        ({"old": "network as it is", "few": "few images only", "both": "all of it, small rate"},
          "both > few + 0.1 and both > old + 0.1"),
     ],
     "custom_train_step": [
@@ -41,8 +41,8 @@ GOALS = {
          "min(ordinary[0], robust[0]) > 0.95 and robust[1] > ordinary[1] + 0.2"),
     ],
     "custom_parts": [
-        ({"low": "wanted 0.10   found", "middle": "wanted 0.50   found",
-          "high": "wanted 0.90   found"},
+        ({"low": "expected 0.10   measured", "middle": "expected 0.50   measured",
+          "high": "expected 0.90   measured"},
          "abs(low - 0.1) < 0.06 and abs(middle - 0.5) < 0.1 and abs(high - 0.9) < 0.06"),
     ],
     "two_ranks": [({"last": "epoch 5: loss"}, "last < 1.5")],
@@ -76,11 +76,11 @@ GOALS = {
         ({"rival": "best threshold", "own": "U-Net"}, "own > 0.85 and rival < 0.6"),
     ],
     "gan": [
-        ({"read": "read as wanted:", "real": "of real digits:", "drawn": "of generated digits:"},
+        ({"read": "read as requested:", "real": "of real digits:", "drawn": "of generated digits:"},
          "read > 0.9 and drawn > 0.7 * real"),
     ],
     "diffusion": [
-        ({"read": "read as wanted:", "real": "of real digits:", "drawn": "of generated digits:"},
+        ({"read": "read as requested:", "real": "of real digits:", "drawn": "of generated digits:"},
          "read > 0.9 and drawn > 0.6 * real"),
     ],
     "metric_learning": [
@@ -101,7 +101,7 @@ GOALS = {
          "both > max(tuned, augmented) + 0.05 and tuned > neither + 0.2"),
     ],
     "fine_tuning_small": [
-        ({"head": "new last layer alone:", "lora": "with LoRA:"}, "lora > max(head + 0.02, 0.85)"),
+        ({"head": "new last layer only:", "lora": "with LoRA:"}, "lora > max(head + 0.02, 0.85)"),
         # accuracy, KiB, milliseconds
         ({"whole": "float32", "int8": "int8", "int4": "int4"},
          "min(int8[0], int4[0]) > whole[0] - 0.03 and "

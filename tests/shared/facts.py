@@ -34,7 +34,7 @@ def write(name: str, facts: dict[str, Any]) -> int:
 
     words = json.dumps(plain(facts), separators=(",", ":"), sort_keys=False)
     numbers = np.concatenate([np.zeros(0, "float32"), *blocks])
-    # Bytes of equal weight lie together: exponents compress, low bits do not.
+    # Bytes of equal weight are stored together: exponents compress, low bits do not.
     planes = np.ascontiguousarray(numbers.view("uint8").reshape(-1, 4).T)
     path = DATA / f"{name}.npz"
     np.savez_compressed(path, words=np.frombuffer(words.encode(), "uint8"), planes=planes)
@@ -72,7 +72,7 @@ def read_file(path: Path) -> dict[str, Any]:
 def expect_close(found: Any, expected: Any, what: str, tolerance: float = 1e-5) -> None:
     """Check shape and numbers: no number further off than `tolerance` of the largest one.
 
-    Where all numbers are small, as gradients that cancel are, 0.1 stands for the largest.
+    Where all numbers are small, as gradients that cancel are, 0.1 is used as the largest.
     """
     a, b = np.asarray(found, "float64"), np.asarray(expected, "float64")
     assert a.shape == b.shape, f"{what}: shape {a.shape}, Keras {b.shape}"
@@ -101,7 +101,7 @@ def _differences(a: Any, b: Any, where: str) -> list[str]:
     if type(a) is not type(b):
         return [f"{where}: {type(a).__name__} and {type(b).__name__}"]
     if isinstance(a, dict):
-        found = [f"{where}/{k}: in one of both alone" for k in a.keys() ^ b.keys()]
+        found = [f"{where}/{k}: in only one of both" for k in a.keys() ^ b.keys()]
         for key in a.keys() & b.keys():
             found += _differences(a[key], b[key], f"{where}/{key}")
         return found

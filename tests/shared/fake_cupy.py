@@ -287,7 +287,7 @@ def _put(value: Any, dtype: Any = None, copy: bool = False, **kwargs: Any) -> An
 
 
 class _OnCPU:
-    """An array of another library, whose DLPack says that it lies on the CPU, as it does."""
+    """An array of another library, whose DLPack says that it is on the CPU, as it is."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
@@ -348,7 +348,7 @@ class _Device:
 
 
 def make(devices: int = 1) -> types.ModuleType:
-    """Return a module that looks like CuPy on a machine with this many GPUs."""
+    """Return a module like CuPy on a machine with this many GPUs."""
     counts.clear()
     log.clear()
     launches.clear()

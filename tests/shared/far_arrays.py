@@ -35,7 +35,7 @@ def far_like(shape: Any, dtype: Any = "float16") -> Any:
 
 
 def last(value: Any, *shape: int, dtype: str = "float16") -> Any:
-    """Return zeros but for the last numbers: a number, or as many as `value` holds."""
+    """Return zeros but for the last numbers: a number, or those of `value`."""
     array, numbers = far(*shape, dtype=dtype), np.atleast_1d(value)
     array.reshape(-1)[-numbers.size :] = numbers
     return array

@@ -40,7 +40,7 @@ def compare(found: Any, expected: Any, dtype: str = "float32", factor: float = 1
 
 
 def is_on(tensor: Any, engine: Any) -> bool:
-    """Return whether a tensor lies on the engine's device."""
+    """Return whether a tensor is on the engine's device."""
     return devices.place_of(tensor.value) == getattr(engine, "device", devices.CPU)
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import kerasish
 from kerasish.saving.formats.state_file import read_state
-from kerasish.saving.latest import check_whole
+from kerasish.saving.latest import check_complete
 
 SCRIPT = Path(__file__).with_name("training_to_kill.py")
 
@@ -45,7 +45,7 @@ def check_files(folder):
         read_state(str(path))
         seen += 1
     for path in (folder / "checkpoints").glob("[0-9]*.h5"):
-        check_whole(str(path))
+        check_complete(str(path))
         seen += 1
     litter = [p.name for p in folder.rglob(".*kerasish-new")]
     assert len(litter) <= 2, litter  # one of the states, one of the checkpoints

@@ -7,7 +7,7 @@ from typing import Any
 M23 = [[1, 1, 0], [0, 1, 1]]
 M24 = [[1, 1, 1, 0], [0, 1, 1, 1]]
 FIRST = [[1, 1, 0, 1, 0], [1, 0, 1, 0, 1]]
-START = [[1, 1, 1, 0], [1, 0, 1, 1]]  # each query has a value to look at
+START = [[1, 1, 1, 0], [1, 0, 1, 1]]  # each query has a value to attend to
 M25 = [[1, 1, 0, 1, 0], [0, 1, 1, 0, 1]]
 L1 = {"class_name": "L1", "config": {"l1": 0.1}}
 L2 = {"class_name": "L2", "config": {"l2": 0.1}}

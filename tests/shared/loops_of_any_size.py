@@ -1,4 +1,4 @@
-"""The eager engine's compiled loops and products for arrays of any size, not large ones alone."""
+"""The eager engine's compiled loops and products for arrays of any size, not only large ones."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ import ast
 import functools
 import hashlib
 import json
+import re
+import textwrap
 from collections import defaultdict
 from pathlib import Path
 from typing import Any
@@ -17,29 +19,34 @@ PAGE = ROOT / "docs" / "mutants.md"
 
 _HEAD = """# Mutants
 
-A mutant is a small wrong change of the package, kept in a file of `tests/mutants/patches/`. The
-table names the ordinary test that fails with it. `python -m tests.mutants` runs the mutants and
-writes this page. Its options: `--only "optimizers/*"` runs some of them, `--new` those that were
-not run in their current form, `--missing` those that are not killed on this page, `--jobs N` runs
-several at once, and `--seconds N` starts none after that time. The test named here runs first;
-if it does not fail, all tests that the patch names run.
+A mutant is a small wrong change to the package, stored in a file in `tests/mutants/patches/`. The
+lists below give for each mutant what is wrong, the changed file, and an ordinary test that fails
+with it ("killed by"). `python -m tests.mutants` runs the mutants and writes this page. Options:
 
-A mutant counts as run while its change is the same, and the test function that failed: its own text
-with its decorators and the file's `pytestmark`. After an edit of such a function, `--new` runs the
-mutants that it had killed again, one or two on average. Edits of what a function calls, and of
-fixtures, are not noticed: the slow tests run a sample of the mutants.
+- `--only "optimizers/*"`: only the mutants whose "area/name" matches;
+- `--new`: only those that have not been run in their current form;
+- `--missing`: only those that are not recorded as killed;
+- `--jobs N`: N mutants at a time;
+- `--seconds N`: start no mutant after N seconds.
+
+The test named here runs first. If it does not fail, all tests that the patch names run.
+
+The result for a mutant is valid as long as its change and the test function that failed stay the
+same: the text of the function, its decorators and the file's `pytestmark`. After an edit of such a
+function, `--new` runs the mutants that it killed again, one or two on average. Edits of fixtures
+and of functions that the test calls are not detected; the slow tests run a sample of the mutants.
 
 **{killed} of {run} mutants that were run are killed ({share:.1f}%).**{rest}
 """
 
 
 def mark_of(mutant: Mutant) -> str:
-    """Return what tells whether an outcome belongs to this very change, wherever its file lies."""
+    """Return what tells whether an outcome belongs to exactly this change, wherever its file is."""
     return _digest("\0".join((mutant.before, mutant.after)))
 
 
 def mark_of_test(name: str, root: Path = ROOT) -> str:
-    """Return what tells whether a test function is still the same; "" where none is named."""
+    """Return a digest of a test function; "" if the name has no function."""
     return _digest(text_of_test(name, root)) if "::" in name else ""
 
 
@@ -82,7 +89,7 @@ def _functions(source: str) -> dict[str, str]:
 
 
 def is_current(mutant: Mutant, outcome: dict[str, Any] | None) -> bool:
-    """Return whether an outcome is that of this change, by a test that is still the same."""
+    """Return whether an outcome belongs to this change and to the current text of its test."""
     return (
         outcome is not None
         and outcome["mark"] == mark_of(mutant)
@@ -96,13 +103,13 @@ def read_record() -> dict[str, Any]:
 
 
 def missing(mutants: list[Mutant], record: dict[str, Any]) -> list[Mutant]:
-    """Return the mutants without a recorded "killed" of their own."""
+    """Return the mutants that are not recorded as killed in their current form."""
     known = {name: r for name, r in record.items() if r["verdict"] == "killed"}
     return [m for m in mutants if not is_current(m, known.get(m.name))]
 
 
 def write_record(record: dict[str, Any], mutants: list[Mutant]) -> None:
-    """Keep the outcomes of the mutants that there are."""
+    """Write the outcomes of the existing mutants."""
     kept = {m.name: record[m.name] for m in mutants if m.name in record}
     RECORD.write_text(json.dumps(kept, indent=1, sort_keys=True) + "\n", "utf-8")
 
@@ -115,20 +122,29 @@ def page(mutants: list[Mutant], record: dict[str, Any]) -> str:
     killed = len(mutants) - len(missing(mutants, record))
     run = sum(is_current(m, record.get(m.name)) for m in mutants)
     left = len(mutants) - run
-    rest = f" {left} have not been run yet." if left else ""
+    rest = f" Not run yet: {left}." if left else ""
     share = 100 * killed / max(run, 1)
     parts = [_HEAD.format(killed=killed, run=run, share=share, rest=rest)]
     for area, those in sorted(areas.items()):
-        parts.append(f"\n## {area}\n\n| what is wrong | where | killed by |\n|---|---|---|")
-        parts += [_row(mutant, record.get(mutant.name)) for mutant in those]
+        parts.append(f"\n## {area}\n")
+        parts += [_item(mutant, record.get(mutant.name)) for mutant in those]
     return "\n".join(parts) + "\n"
 
 
-def _row(mutant: Mutant, outcome: dict[str, Any] | None) -> str:
+def _item(mutant: Mutant, outcome: dict[str, Any] | None) -> str:
+    """Return a list item of lines of at most 100 columns."""
     if outcome is None or not is_current(mutant, outcome):
-        by = "not run yet"
+        result = "not run yet"
     elif outcome["verdict"] == "killed":
-        by = f"`{outcome['by'].partition('[')[0].removeprefix('tests/')}`"
+        file, _, function = outcome["by"].partition("[")[0].partition("::")
+        file = f"`{file.removeprefix('tests/')}`"
+        result = f"killed by `{function}` in {file}" if function else f"killed by {file}"
     else:
-        by = f"**{outcome['verdict']}**"
-    return f"| {mutant.what} | `{mutant.file.removeprefix('kerasish/')}` | {by} |"
+        result = f"**{outcome['verdict']}**"
+    text = f"{mutant.what}. `{mutant.file.removeprefix('kerasish/')}`: {result}."
+    # A line that begins with "- " or "1. " would begin another list.
+    text = re.sub(r" (?=([-+*#>=]+|\d+[.)]) )", "\0", text)
+    lines = textwrap.wrap(
+        text, 98, subsequent_indent="  ", break_long_words=False, break_on_hyphens=False
+    )
+    return ("- " + "\n".join(lines)).replace("\0", " ")

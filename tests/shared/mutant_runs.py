@@ -114,7 +114,7 @@ class Copy:
                     self._write(self.root / name, text)
 
     def _write(self, path: Path, text: str) -> None:
-        """Write a source with a time of its own, so that no compiled file of another serves."""
+        """Write a source with a new time, so that no compiled file of another source is used."""
         path.write_text(text, "utf-8")
         self._clock += 2
         os.utime(path, (self._clock, self._clock))
@@ -136,7 +136,7 @@ class Copy:
             return True
         if test not in self._sound:
             code = self.pytest(test)[0]
-            if code == _NO_SUCH_TEST:  # a case that only the mutant brings: the other cases count
+            if code == _NO_SUCH_TEST:  # a case that only the mutant has: the other cases count
                 code = self.pytest(test.partition("[")[0])[0]
             self._sound[test] = code == 0
         return self._sound[test]

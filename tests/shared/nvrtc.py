@@ -109,8 +109,8 @@ class Facts(NamedTuple):
         shared: bytes of static shared memory of each block.
         loads: bytes of each load of global memory, the widest first.
         stores: likewise.
-        divisions: 64-bit divisions in loops. A division of whole numbers of 64 bits is a call of
-            a function of some seventy instructions.
+        divisions: 64-bit divisions in loops. A division of integers of 64 bits is a call of
+            a function of about 70 instructions.
     """
 
     registers: int
@@ -172,7 +172,7 @@ def _facts(used: str, code: str) -> Facts:
 
 
 def _divisions_in_loops(code: str) -> int:
-    """Return how many 64-bit divisions lie between a label and a branch back to it."""
+    """Return how many 64-bit divisions are between a label and a branch back to it."""
     labels = {m[1]: m.start() for m in _LABEL.finditer(code)}
     loops = [(labels[m[1]], m.start()) for m in _BRANCH.finditer(code)
              if labels.get(m[1], m.start()) < m.start()]  # fmt: skip

@@ -146,7 +146,7 @@ class Printing(kerasish.Model):
 
 
 class Debugged(kerasish.Model):
-    """Looks at arrays as one does in a debugger."""
+    """Reads arrays as in a debugger."""
 
     def __init__(self) -> None:
         super().__init__()

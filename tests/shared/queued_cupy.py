@@ -99,7 +99,7 @@ class Array:
         return Array(self.machine, self.numbers.reshape(*shape), self.owner)
 
     def set(self, given: np.ndarray, stream: Stream) -> None:
-        """Copy from the host when the stream gets there; the address alone is handed in."""
+        """Copy from the host when the stream gets there; only the address is passed."""
         if given.dtype != self.dtype or given.shape != self.shape:
             raise ValueError(f"{given.dtype}{given.shape} for {self.dtype}{self.shape}")
         source = self.machine.storage_of(given)
@@ -147,7 +147,7 @@ class Machine:
         free = self._pinned.setdefault(size, [])
         storage = free.pop() if free else np.full(size, POISON, np.uint8)
         address = storage.ctypes.data
-        # No array: NumPy would keep the storage alone, and not what a weak reference watches.
+        # No array: NumPy would keep only the storage, and not what a weak reference watches.
         memory = (ctypes.c_ubyte * size).from_address(address)
         self._in_use[address] = storage
 
@@ -159,7 +159,7 @@ class Machine:
         return memory
 
     def storage_of(self, given: np.ndarray) -> np.ndarray:
-        """Return what lies at an array's address: pinned memory, of which nothing keeps track."""
+        """Return what is at an array's address: pinned memory, of which nothing keeps track."""
         address = given.ctypes.data
         for start, storage in self._in_use.items():
             if start <= address < start + storage.size:

@@ -1,7 +1,7 @@
 """Trains models on 16, 8, 4, 2 and 1 ranks of one job: `mpiexec -n 16 python rank_bits.py`.
 
 Rank 0 prints a line for each training: ranks, shards, engine, model, and its digests, which are one
-where all ranks have equal bits. One start serves all: most of the time of a small job is its start.
+where all ranks have equal bits. One start for all: most of the time of a small job is its start.
 """
 
 from __future__ import annotations

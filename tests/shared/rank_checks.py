@@ -60,9 +60,9 @@ def check_sums_in_place() -> None:
 
 
 def check_same_bits() -> None:
-    """Four shards: the same bits alone and on the ranks, on both engines.
+    """Four shards: the same bits in one process and on the ranks, on both engines.
 
-    The thread that lets MPI go on runs, as it does between machines.
+    The thread that lets MPI progress runs, as it does between machines.
     """
     current_group().between_machines = True  # type: ignore[attr-defined]
     for backend in ("eager", "static"):
@@ -120,7 +120,7 @@ def check_synchronized() -> None:
 
         weights, logs = on_first_rank(run)
         found, own = run()
-        for a, b in zip(found, weights):  # a bias before it has gradients of rounding alone
+        for a, b in zip(found, weights):  # a bias before it has gradients that are only rounding
             np.testing.assert_allclose(a, b, rtol=1e-6, atol=1e-6)
         np.testing.assert_allclose(own["loss"], logs["loss"], rtol=1e-6)
     models.use_shards(2 * current_group().size)
@@ -211,7 +211,7 @@ def check_few_rows() -> None:
 
 
 def check_resume() -> None:
-    """A training goes on with the same bits on another number of ranks, inside an epoch too."""
+    """A training continues with the same bits on another number of ranks, inside an epoch too."""
     keras.config.set_backend("static")
     group = current_group()
     x, y = models.data(96)
@@ -245,7 +245,7 @@ def check_resume() -> None:
 
 
 def drop_latest(folder: Path) -> None:
-    """Remove the latest state: the one before it lies inside an epoch."""
+    """Remove the latest state: the one before it is inside an epoch."""
     states = sorted(p for p in folder.iterdir() if p.is_file() and p.stat().st_size)
     assert len(states) >= 2, states
     states[-1].unlink()
@@ -263,7 +263,7 @@ def shared_folder() -> Iterator[Path]:
 
 
 def check_callbacks() -> None:
-    """Rank 0 alone writes files; all stop and lower the rate in the same epoch."""
+    """Only rank 0 writes files; all stop and lower the rate in the same epoch."""
     group = current_group()
     written: list[str] = []
 

@@ -2,7 +2,7 @@
 
 After `kernels` among the names of checks the ranks divide kernels, too, as `ModelParallel` does;
 after `both` each check compares both ways. What is divided ends with the bits of what is not; files
-are the same; each goes on from the other.
+are the same; each continues from the other.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ def fit(model: Any, **options: Any) -> Any:
     return model.fit(x, y, **{"batch_size": 16, "epochs": 2, "verbose": 0, **options})
 
 
-def whole_digest(model: Any, history: Any) -> str:
+def complete_digest(model: Any, history: Any) -> str:
     """Return a digest of weights, whole slots and logs; all ranks call it together."""
     tree = model.get_state_tree(value_format="numpy_array")
     groups = ("trainable_variables", "non_trainable_variables", "optimizer_variables")
@@ -85,7 +85,7 @@ def same_bits(kinds: dict[str, Any], backend: str) -> None:
         for way in WAYS:
             divide(way)
             model = compiled(make)
-            found.append(whole_digest(model, fit(model)))
+            found.append(complete_digest(model, fit(model)))
             assert (model.optimizer.division is not None) == (way != "whole")
         every = current_group().gather(tuple(found))
         assert len({d for both in every for d in both}) == 1, (backend, name, every)
@@ -95,7 +95,7 @@ def excluding() -> Any:
     return opt.AdamW(0.01, weight_decay=0.1)
 
 
-# The options that look at whole gradients or variables.
+# The options that read whole gradients or variables.
 OPTIONS: dict[str, Any] = {
     "clipnorm": lambda: opt.Adam(0.01, clipnorm=0.1),
     "global_clipnorm": lambda: opt.Adam(0.01, global_clipnorm=0.1),
@@ -141,7 +141,7 @@ def check_kinds_static() -> None:
 
 
 def check_essentials() -> None:
-    """What looks at whole gradients, variables or losses, on the eager engine."""
+    """What reads whole gradients, variables or losses, on the eager engine."""
     few = {k: OPTIONS[k] for k in ("clipnorm", "loss scale")}
     same_bits({**few, "excluding": excluding, "eve": KINDS["eve"]}, "eager")
     for way in WAYS[1:]:
@@ -220,11 +220,11 @@ def check_files() -> None:
             divided = way != "whole"
             divide(way)
             model = compiled(KINDS["adamw"])
-            digests[way] = whole_digest(model, fit(model))
+            digests[way] = complete_digest(model, fit(model))
             own = folder / f"{way}{group.rank}"
             target = folder / way if divided else own
             if divided:
-                # Rank 0 alone writes: the others' folders stay empty.
+                # Only rank 0 writes: the others' folders stay empty.
                 own.mkdir()
                 with pytest.raises((RuntimeError, OSError)):
                     model.save_weights(str(folder / "no folder" / "x.weights.h5"))
@@ -241,23 +241,23 @@ def check_files() -> None:
                 expected[name] = found
             model.save(str(target / "c.keras"))
         assert len(set(digests.values())) == 1
-        # Each goes on from the file of the other, and from its own.
+        # Each continues from the file of the other, and from its own.
         ends = set()
         for source in (folder / "whole0", *(folder / way for way in WAYS[1:])):
             for way in WAYS if source.name == "whole0" else ("whole", source.name):
                 divide(way)
                 model = keras.models.load_model(str(source / "c.keras"))
-                ends.add(whole_digest(model, fit(model, shuffle=False)))
+                ends.add(complete_digest(model, fit(model, shuffle=False)))
                 keras.utils.set_random_seed(3)
                 model = compiled(KINDS["adamw"])
                 fit(model, epochs=1)
                 model.load_weights(str(source / "a.weights.h5"))
-                ends.add("l" + whole_digest(model, fit(model, shuffle=False)))
+                ends.add("l" + complete_digest(model, fit(model, shuffle=False)))
         assert len(ends) == 2 and len(set(group.gather(tuple(sorted(ends))))) == 1, ends
 
 
 def check_switched() -> None:
-    """The same model goes on with divided slots, and with whole ones again."""
+    """The same model continues with divided slots, and with whole ones again."""
     keras.config.set_backend("static")
     ends = []
     changes = [("whole", "whole", "whole")]
@@ -268,12 +268,12 @@ def check_switched() -> None:
         for way in ways:
             divide(way)
             history = fit(model, epochs=1, shuffle=False)
-        ends.append(whole_digest(model, history))
+        ends.append(complete_digest(model, history))
     assert len(set(ends)) == 1, ends
 
 
 def check_resume() -> None:
-    """A training goes on divided or not, on these ranks or on one, with the same bits."""
+    """A training continues divided or not, on these ranks or on one, with the same bits."""
     keras.config.set_backend("static")
     group = current_group()
     x, y = models.data(96)
@@ -286,7 +286,7 @@ def check_resume() -> None:
         divide(way if divided else "whole")
         resume = keras.callbacks.Resume(folder, every=2, seconds=None, background=False)
         history = model.fit(x, y, batch_size=16, epochs=epochs, verbose=0, resume=resume)
-        return whole_digest(model, history)
+        return complete_digest(model, history)
 
     with shared_folder() as folder:
 
@@ -326,7 +326,7 @@ def check_resume() -> None:
 
 
 def check_callbacks() -> None:
-    """Checkpoints, backups and averages: all ranks take part, rank 0 writes."""
+    """Checkpoints, backups and averages: all ranks are involved, rank 0 writes."""
     group = current_group()
     keras.config.set_backend("static")
     x, y = models.data(96)
@@ -351,7 +351,7 @@ def check_callbacks() -> None:
                     cb.SwapEMAWeights(),
                 ],
             )  # fmt: skip
-            digests.add(whole_digest(model, history))
+            digests.add(complete_digest(model, history))
             group.gather(None)
             names.add(tuple(sorted(p.name for p in target.iterdir())))
             for path in sorted(target.glob("*.weights.h5")):
@@ -386,7 +386,7 @@ def check_sources() -> None:
             model = compiled(KINDS["adamw"])
             resume = keras.callbacks.Resume(folder / way, every=3, seconds=None, background=False)
             history = model.fit(Batches(), epochs=2, verbose=0, resume=resume)
-            digests.add(whole_digest(model, history))
+            digests.add(complete_digest(model, history))
         assert len(digests) == 1
         bad = x[:77].copy()
         bad[50, 3] = np.nan
@@ -436,7 +436,7 @@ def check_model_parallel() -> None:
             model = keras.Sequential([keras.Input((64,)), *deep])
             model.compile("adam", "mse")
             history = model.fit(x, y, batch_size=16, verbose=0)
-            ends.append(whole_digest(model, history))
+            ends.append(complete_digest(model, history))
             ends.append(model.predict(x, verbose=0).tobytes())
             kernel = model.layers[0].kernel
             whole = kernel.numpy()

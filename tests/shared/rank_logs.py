@@ -1,7 +1,7 @@
 """Logs of all losses and metrics on several ranks, compared with those of one process.
 
 `mpiexec -n 7 python rank_logs.py`: parts of the ranks train on 1,000 rows in batches of 128, with
-333 for validation; then on fewer rows than ranks. One start of processes serves all.
+333 for validation; then on fewer rows than ranks. One start of processes for all.
 """
 
 from __future__ import annotations

@@ -91,7 +91,7 @@ def compiled(name: str, **options: Any) -> Any:
 def digest(model: Any, history: Any) -> str:
     """Return a text that is equal for trainings of equal bits; all ranks call it together."""
     with gathered(model, "digest()", everywhere=True):
-        variables = [*model.variables, *model.optimizer.whole_variables]
+        variables = [*model.variables, *model.optimizer.undivided_variables]
         arrays = b"".join(np.asarray(v.numpy()).tobytes() for v in variables)
     return hashlib.sha256(arrays + repr(history.history).encode()).hexdigest()[:16]
 

@@ -1,4 +1,4 @@
-"""Parts of the ranks of a job, so that one start of processes serves several numbers of ranks."""
+"""Parts of the ranks of a job, so that one start of processes covers several numbers of ranks."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 A recipe is a section with a numbered list of files and a `pytest` command. A patch
 `tests/recipes/patches/NAME.patch` names the recipe in its first line; each part after an empty line
-names a file and changes it: ` ` stays, `-` goes, `+` comes. A part of `+` alone is a new file.
+names a file and changes it: ` ` stays, `-` is removed, `+` is added. Only `+`: a new file.
 
 A second line `new: WORD ...` may say what the change adds to the registries. Of a parametrized test
 only the cases with such a word in their names run then: the others ran before the change.
@@ -27,7 +27,7 @@ class Recipe(NamedTuple):
 
     Attributes:
         title: its heading.
-        files: (path, whether it is touched in any case); `<name>` stands for a name.
+        files: (path, whether it is touched in any case); `<name>` means a name.
         tests: the arguments of its `pytest` command; `<name>` likewise.
     """
 
@@ -36,14 +36,14 @@ class Recipe(NamedTuple):
     tests: tuple[str, ...]
 
     def names_in(self, touched: set[str]) -> dict[str, str]:
-        """Return what each `<name>` of the recipe stands for in the touched files.
+        """Return what each `<name>` of the recipe means in the touched files.
 
         Raises:
             AssertionError: a file is touched that the recipe does not name, or the other way round.
         """
         names: dict[str, str] = {}
         left = set(touched)
-        # Paths without names first: `<file>.py` stands for the other files.
+        # Paths without names first: `<file>.py` means the other files.
         for path, always in sorted(self.files, key=lambda item: "<" in item[0]):
             pattern = _pattern(path, names)
             result = sorted(p for p in left if re.fullmatch(pattern, p))
@@ -61,7 +61,7 @@ class Recipe(NamedTuple):
 
 
 def _pattern(path: str, names: dict[str, str]) -> str:
-    """Return the pattern of a path; a name that is known already stands for the same again."""
+    """Return the pattern of a path; a known name means the same again."""
     parts = _NAME.split(path)
     for i in range(1, len(parts), 2):
         parts[i] = names.get(parts[i]) or rf"(?P<{parts[i]}>[a-z]\w*)"

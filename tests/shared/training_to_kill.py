@@ -20,7 +20,7 @@ EPOCHS_OF_PIPELINES = 30  # whose rows pass through Python one by one
 
 
 class Begun(keras.callbacks.Callback):
-    """Reports that the training goes on, at once or when it is compiled, to who will kill it."""
+    """Reports that the training runs, at once or when compiled, to the process that kills it."""
 
     told = False
 

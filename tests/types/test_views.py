@@ -12,7 +12,7 @@ import pytest
 from checkers import pyright_or_skip, read_pyright
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "_ext" / "public_names.py"
-# `kerasish.typing` says why these two stand for Any; annotations name them.
+# `kerasish.typing` says why these two mean Any; annotations name them.
 ON_PURPOSE = {"Array", "Structure"}
 # Objects of other libraries, whose types are theirs: Matplotlib, pandas, Pillow, scikit-learn, JAX,
 # Flax, PyTorch, Keras's trainer (`state_folder`, `run`). Methods of `FOREIGN_CLASSES` are all so.
@@ -37,7 +37,7 @@ FOREIGN = {
 def public():
     spec = importlib.util.spec_from_file_location("public_names", REFERENCE)
     module = importlib.util.module_from_spec(spec)
-    sys.modules["public_names"] = module  # its NamedTuple looks there
+    sys.modules["public_names"] = module  # its NamedTuple reads it
     spec.loader.exec_module(module)
     return module.public()
 

@@ -1,4 +1,4 @@
-"""Files of a folder as batches: where they may lie."""
+"""Files of a folder as batches: where they may be."""
 
 from __future__ import annotations
 

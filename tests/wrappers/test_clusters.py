@@ -1,4 +1,4 @@
-"""Searches on Dask, on Dask under mpiexec and on Ray: the bits of a search alone."""
+"""Searches on Dask, on Dask under mpiexec and on Ray: the bits of a search in one process."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The eager engine: every op is applied at once, on NumPy or, where data lies on a GPU, on CuPy."""
+"""The eager engine: every op runs immediately, on NumPy or, for data on a GPU, on CuPy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ else:
 
 
 def make() -> Eager:
-    """Return the eager engine of the CPU, which hands over to those of the GPUs."""
+    """Return the eager engine of the CPU, which delegates to those of the GPUs."""
     return Eager(elsewhere=_engine_of)
 
 

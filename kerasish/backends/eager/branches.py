@@ -1,4 +1,4 @@
-"""Branches that are not taken: what they depend on has the gradient zero, as in a trace."""
+"""Branches that are not taken: their variables get the gradient zero, as in a trace."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from kerasish.tensor import Tensor, VariableScope, is_traced, record, using_scop
 def run_branch(kind: str, **parts: Any) -> Tensor:
     """Run the chosen branch of a `cond` or `switch`; NotImplemented if the choice has no value.
 
-    The other branches run on shapes alone, and what they assign is dropped. Where a gradient
-    reaches a result, it is zero for the variables that only those branches depend on.
+    The other branches run on shapes only, and their assignments are dropped. If a gradient reaches
+    a result, it is zero for the variables that only those branches depend on.
     """
     chooser = parts["pred" if kind == "cond" else "index"]
     if is_traced(chooser):
@@ -37,14 +37,14 @@ def _branches(kind: str, parts: dict[str, Any]) -> list[Callable[[], Any]]:
 
 
 def _leaves(branches: Sequence[Callable[[], Any]]) -> list[Tensor]:
-    """Return the leaves that the results of functions depend on, found on shapes alone."""
+    """Return the leaves that the results of functions depend on, computed on shapes only."""
     result: dict[Any, Tensor] = {}
     for branch in branches:
         try:
             with using_engine(ShapesOnly()), using_scope(VariableScope()):
                 results = tree.flatten(branch())
         except TraceError:
-            continue  # it asks for numbers, which a branch that is not taken never has
+            continue  # it reads numbers, which a branch that is not taken does not have
         result.update(leaves_of([t for t in results if isinstance(t, Tensor)]))
     return list(result.values())
 
@@ -59,7 +59,7 @@ def _depending(result: Tensor, leaves: list[Tensor]) -> Tensor:
 
 
 class _Untaken:
-    """The record of a branch's result: its first input, with the others taking no part."""
+    """The record of a branch's result: it is the first input, and the others are unused."""
 
     name, outputs = "cond", 1
 

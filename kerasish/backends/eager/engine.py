@@ -1,4 +1,4 @@
-"""The define-by-run engine: looks an op's kernel up, runs it, records what gradients need."""
+"""The define-by-run engine: looks up an op's kernel, runs it, records data for gradients."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ _CONTEXTUAL = int(np.__version__.split(".")[0]) >= 2
 class _Quiet(threading.local):
     """How kernels run in this thread: `run(kernel, ...)` silences NumPy about NaN and infinity.
 
-    None where NumPy has been silenced already. Entering a context made once costs a tenth of what
-    `np.errstate` does.
+    None if NumPy is already silenced. Entering a context that was created once costs a tenth of
+    `np.errstate`.
     """
 
     def __init__(self) -> None:
@@ -69,11 +69,11 @@ def _with_errstate(kernel: Array, *values: Any, **attrs: Any) -> Any:
 
 
 class _StepScope(AbstractContextManager[None]):
-    """What `step_scope` returns. NumPy is silent about NaN and infinity inside.
+    """The context of `step_scope`. NumPy is silent about NaN and infinity inside.
 
     Args:
         quiet: how kernels run.
-        scope: in which the step reads and writes variables.
+        scope: the scope in which the step reads and writes variables.
     """
 
     def __init__(self, quiet: _Quiet, scope: VariableScope) -> None:
@@ -99,7 +99,7 @@ class Eager(Backend):
     Args:
         xp: the array module, NumPy or CuPy.
         overrides: op name -> kernel(*arrays, **attrs) that is faster than the reference.
-        elsewhere: device -> the engine that takes over ops whose data lies there; None: none does.
+        elsewhere: device -> the engine that runs ops on data there; None: none does.
     """
 
     defines_by_run = True
@@ -125,7 +125,7 @@ class Eager(Backend):
         return result
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
-        """Compute `op` now; record it if a gradient may be asked for."""
+        """Compute `op` now; record it if a gradient may be requested."""
         tensors, attrs = prepare(op, args, attrs)
         if _State.accelerated and self.elsewhere is not None:
             engine = self._where_it_lies(tensors)
@@ -148,11 +148,11 @@ class Eager(Backend):
         return self._recorded(op, tensors, attrs, out)
 
     def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Structure:
-        """Compute `op` of prepared inputs; the engine of a GPU has its own way."""
+        """Compute `op` on prepared inputs; the engine of a GPU overrides this."""
         return self.apply(op, tensors, attrs)
 
     def _where_it_lies(self, tensors: Sequence[Tensor]) -> Eager:
-        """Return the engine of the first GPU that an input lies on, else of the current device."""
+        """Return the engine of the first GPU that holds an input, else of the current device."""
         for t in tensors:
             place = place_of(t.value)
             if place.kind != "cpu":
@@ -176,7 +176,7 @@ class Eager(Backend):
     def _recorded(
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], out: Array
     ) -> Any:
-        """Return the results as tensors, with a record if a gradient may be asked for."""
+        """Return the results as tensors, with a record if a gradient may be requested."""
         tracked = borrowed = False
         for t in tensors:
             tracked, borrowed = tracked or t.tracked, borrowed or t.borrowed
@@ -198,7 +198,7 @@ class Eager(Backend):
     def fused_call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Structure | None:
-        """Return what a function composed of ops gives, or None if no kernel computes all of it."""
+        """Return the result of a function composed of ops, or None if no kernel computes it."""
         if _State.accelerated or self.xp is not np:
             return None
         call = fused_call(function, args, kwargs)
@@ -211,7 +211,7 @@ class Eager(Backend):
         numbers: Sequence[Tensor | None],
         decays: Sequence[float],
     ) -> list[list[Tensor]] | None:
-        """Return [new values, new slots, ...] of an optimizer's variables, all at once."""
+        """Return [new values, new slots, ...] of an optimizer's variables, computed together."""
         if self.elsewhere is not None and _State.accelerated:
             engine = self._where_it_lies([t for some in elements for t in some])
             if engine is not self:
@@ -229,7 +229,7 @@ class Eager(Backend):
     def _explain(
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception
     ) -> None:
-        """Raise a clearer error than the kernel's where the shape rule or a trace tells why."""
+        """Raise a clearer error than the kernel's if the shape rule or a trace explains it."""
         if any(is_traced(t) for t in tensors):
             raise RuntimeError(
                 f"{op.name}: a tensor of a finished trace was used outside it. Return it from the "
@@ -238,10 +238,10 @@ class Eager(Backend):
         try:
             op.shape(*(Spec(t.shape, t.dtype) for t in tensors), **attrs)
         except ValueError as clearer:
-            raise clearer from None  # NumPy's error says less
+            raise clearer from None  # NumPy's error is less specific
 
     def threads(self) -> int | None:
-        """Return how many threads products and loops are split among; None on a GPU."""
+        """Return the number of threads of products and loops; None on a GPU."""
         if self.xp is not np:
             return None
         import threadpoolctl
@@ -265,7 +265,7 @@ class Eager(Backend):
 
 
 class TimingEngine(Engine):
-    """Hands ops on to another engine, and notes how long each took."""
+    """Passes ops on to another engine, and measures the time of each."""
 
     def __init__(self, inner: Eager) -> None:
         self.inner, self.timings = inner, list[Timing]()
@@ -274,7 +274,7 @@ class TimingEngine(Engine):
         self._records: list[Any] = []
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
-        """Apply an op; what it calls inside counts for itself."""
+        """Apply an op; ops that it calls inside are measured separately."""
         before = len(self.timings)
         start = time.perf_counter()
         result = self.inner.apply(op, args, attrs)
@@ -301,11 +301,11 @@ class TimingEngine(Engine):
         record = results[0].maker
         if record is not None:
             self._origins[id(record)] = origin
-            self._records.append(record)  # its id stays its own
+            self._records.append(record)  # keeps its id from being reused
         return origin
 
     def fused_update(self, *args: Any) -> list[list[Tensor]] | None:
-        """Update all variables at once, as one part."""
+        """Update all variables together, as one part."""
         start = time.perf_counter()
         result = self.inner.fused_update(*args)
         if result is not None:
@@ -339,7 +339,7 @@ class EagerStep(CompiledStep):
         return stages(traced, "none", (), self.function)
 
     def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
-        """Do the step; return its result, and the time of each op."""
+        """Run the step; return its result, and the time of each op."""
         engine = TimingEngine(self.engine)
         with using_engine(engine), using_pool(self._pool), self.engine.step_scope():
             result = self.function(*args)

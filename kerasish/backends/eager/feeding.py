@@ -1,4 +1,4 @@
-"""Batches on their way to a GPU: the next one travels while this one is computed with."""
+"""Copies of batches to a GPU: the next one is copied while the current one is used."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from kerasish.typing import Array, ArrayModule, Structure
 
 
 def size_class(count: int) -> int:
-    """Return the bytes of the buffers that serve arrays of `count` bytes, at least `count`.
+    """Return the size of the buffers for arrays of `count` bytes, at least `count`.
 
     Eight classes for each power of two: at most an eighth of a buffer is unused, and batches
     whose sizes differ a little share their buffers.
@@ -40,21 +40,21 @@ def _wait(copied: list[Any], pinned: list[Any]) -> None:
 
 
 class _Lane:
-    """The way of arrays of one size class: two pinned buffers, used in turn.
+    """The copies of arrays of one size class: two pinned buffers that alternate.
 
-    Host memory is pinned so that the copy needs no staging by the driver. The array on the device
-    that the NEXT batch will fill is taken one batch ahead: whatever used that memory before has
-    been handed in by then, so the copy need only wait for work handed in before this batch, and
-    runs in parallel with this batch's own.
+    Host memory is pinned so that the copy needs no staging by the driver. The device array for the
+    NEXT batch is allocated one batch ahead: all earlier users of that memory have been submitted by
+    then, so the copy need only wait for work submitted before this batch, and runs in parallel with
+    the work of this batch.
 
-    CuPy's pool hands out freed pinned memory at once, whatever still reads it. So the buffers are
-    given up after their last copies only: by `close`, or when the lane is collected.
+    CuPy's pool reuses freed pinned memory immediately, even if it is still being read. So the
+    buffers are freed only after their last copies: by `close`, or when the lane is collected.
     """
 
     def __init__(self, xp: ArrayModule, size: int) -> None:
         self.xp, self.size = xp, size
         self.pinned = [self._pin() for _ in range(2)]
-        self.copied: list[Any] = [None, None]  # when each buffer's last copy was over
+        self.copied: list[Any] = [None, None]  # the event at the end of each buffer's last copy
         self.turn = 0
         self.close = weakref.finalize(self, _wait, self.copied, self.pinned)
         self._take()
@@ -64,19 +64,19 @@ class _Lane:
         return np.frombuffer(memory, np.uint8, self.size)
 
     def _take(self) -> None:
-        """Take memory on the device for the next batch; remember when it may be written."""
+        """Allocate memory on the device for the next batch; record when it may be written."""
         self.taken_in = self.xp.cuda.get_current_stream()
         self.next = self.xp.empty(self.size, np.uint8)
         self.ready = self.taken_in.record()
 
     def send(self, array: Array, stream: Any) -> Any:
-        """Return the array's numbers on the device; the copy goes on in `stream`."""
+        """Return the array's numbers on the device; the copy continues in `stream`."""
         current = self.xp.cuda.get_current_stream()
         if current != self.taken_in:
-            self._take()  # the pool reuses memory in the order of the stream that took it
+            self._take()  # the pool reuses memory in the order of the stream that allocated it
         turn, self.turn = self.turn, 1 - self.turn
         if self.copied[turn] is not None:
-            self.copied[turn].synchronize()  # two batches ago: over long since
+            self.copied[turn].synchronize()  # two batches ago: usually complete
         pinned = self.pinned[turn][: array.nbytes]
         np.copyto(pinned.view(array.dtype).reshape(array.shape), array)
         filled, ready = self.next[: array.nbytes], self.ready
@@ -85,14 +85,14 @@ class _Lane:
         try:
             filled.set(pinned, stream=stream)
         finally:
-            # Also after an error: the copy may be under way, and its memory is not free before.
+            # Also after an error: the copy may be running, and its memory must not be freed before.
             self.copied[turn] = stream.record()
             current.wait_event(self.copied[turn])
         return filled.view(array.dtype).reshape(array.shape)
 
 
 class Feeder:
-    """Brings a step's arrays to a device, without waiting for the copies.
+    """Copies a step's arrays to a device, without waiting for the copies.
 
     Args:
         xp: CuPy.
@@ -105,10 +105,10 @@ class Feeder:
         self.xp, self.device = xp, device
         self._lanes: dict[int, _Lane] = {}
         self._stream: Any = None
-        self._feeding = threading.Lock()  # a lane serves one batch at a time
+        self._feeding = threading.Lock()  # a lane copies one batch at a time
 
     def feed(self, x: Array) -> Structure:
-        """Return an array of numbers on the device; anything else as it is."""
+        """Return an array of numbers on the device; anything else unchanged."""
         if not isinstance(x, np.ndarray) or x.dtype.kind in "OUSV" and "float" not in x.dtype.name:
             return self._moved(x)
         if not x.shape or not x.size:

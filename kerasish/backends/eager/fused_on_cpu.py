@@ -1,7 +1,7 @@
 """Composed functions that one kernel computes for float32: normalizations, products, softmax.
 
 Their ops are those of a GPU (`cuda.fused_functions`), with other kernels. They are imported when
-the first of these functions is called: steps of the static engine call none.
+the first of these functions is called; steps of the static engine call none.
 """
 
 from __future__ import annotations
@@ -26,31 +26,31 @@ if TYPE_CHECKING:
     from kerasish.backends.eager.cuda.fused import Call
 
 
-def whole_relu_gradient(g: Any, y: Any) -> Call | None:
+def fused_relu_gradient(g: Any, y: Any) -> Call | None:
     """Return the call of the op that computes a gradient through a ReLU, or None."""
     g, y = as_tensor(g), as_tensor(y)
     through_relu = _named("cuda.fused_affine:THROUGH_RELU")
     return (through_relu, [g, y], {}) if g.shape == y.shape and g.shape else None
 
 
-# Of numbers, of random states, of classes; dtypes of a trace are texts, and not among them.
+# Of numbers, of random states, of classes; dtypes of a trace are strings, and not among them.
 _DTYPES = frozenset(map(np.dtype, ("float32", "uint32", "int32")))
-# Composed function -> what returns the call of an op, as "module:name" of `backends.eager`.
+# Composed function -> the function that returns an op's call, as "module:name" here.
 _FUSED: dict[Any, str] = {
-    normalization.layer_normalization: "cuda.fused_norm:whole_layer_norm",
-    normalization.rms_normalization: "cuda.fused_norm:whole_rms_norm",
-    normalization.standardize_batch: "cuda.fused_norm:whole_standardize_batch",
-    relu_gradient: "fused_on_cpu:whole_relu_gradient",
-    contraction.affine: "cuda.fused_affine:whole_affine",
-    einsum_affine: "cuda.fused_affine:whole_einsum_affine",
-    randoms.dropout: "cuda.fused_functions:whole_dropout",
-    activations.softmax: "cuda.fused_softmax:whole_softmax",
-    activations.log_softmax: "cuda.fused_softmax:whole_log_softmax",
-    crossentropy.class_hits: "cuda.fused_metrics:whole_class_hits",
-    crossentropy.sparse_categorical_crossentropy: "cuda.fused_softmax:whole_class_loss",
-    pool.max_pool: "cuda.fused_pool:whole_max_pool",
-    statistics.mean: "cuda.fused_metrics:whole_mean",
-    statistics.running_sums: "cuda.fused_metrics:whole_running_sums",
+    normalization.layer_normalization: "cuda.fused_norm:fused_layer_norm",
+    normalization.rms_normalization: "cuda.fused_norm:fused_rms_norm",
+    normalization.standardize_batch: "cuda.fused_norm:fused_standardize_batch",
+    relu_gradient: "fused_on_cpu:fused_relu_gradient",
+    contraction.affine: "cuda.fused_affine:fused_affine",
+    einsum_affine: "cuda.fused_affine:fused_einsum_affine",
+    randoms.dropout: "cuda.fused_functions:fused_dropout",
+    activations.softmax: "cuda.fused_softmax:fused_softmax",
+    activations.log_softmax: "cuda.fused_softmax:fused_log_softmax",
+    crossentropy.class_hits: "cuda.fused_metrics:fused_class_hits",
+    crossentropy.sparse_categorical_crossentropy: "cuda.fused_softmax:fused_class_loss",
+    pool.max_pool: "cuda.fused_pool:fused_max_pool",
+    statistics.mean: "cuda.fused_metrics:fused_mean",
+    statistics.running_sums: "cuda.fused_metrics:fused_running_sums",
 }
 
 
@@ -60,7 +60,7 @@ def _named(place: str) -> Any:
 
 
 def fused_call(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) -> Call | None:
-    """Return the (op, inputs, attributes) that compute all of a composed function, or None."""
+    """Return the (op, inputs, attributes) that compute a whole composed function, or None."""
     place = _FUSED.get(function)
     call: Call | None = None if place is None else _named(place)(*args, **kwargs)
     if call is None:
@@ -72,6 +72,6 @@ def fused_call(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) 
 
 
 def results_of(call: Call, result: Any) -> Any:
-    """Return those results of the op that the function returns."""
+    """Return the results of the op that the function returns."""
     count = _named("cuda.fused_functions:FIRST_RESULTS").get(call[0])
     return result if count is None else result[0] if count == 1 else result[:count]

@@ -1,4 +1,4 @@
-"""The eager engine of a GPU: the same ops through CuPy, with inputs brought to the device."""
+"""The eager engine of a GPU: the same ops by CuPy, with inputs copied to the device."""
 
 from __future__ import annotations
 
@@ -29,18 +29,18 @@ MOST_CONSTANTS = 2000
 
 
 class _NoNeed:
-    """CuPy says nothing about NaN and infinity: kernels run as they are."""
+    """CuPy does not warn about NaN and infinity: kernels run without a context."""
 
     run = None
 
 
 class EagerOnGPU(Eager):
-    """Runs ops on one GPU; inputs that lie elsewhere are copied there, constants once.
+    """Runs ops on one GPU; inputs on other devices are copied there, constants once.
 
     Args:
         device: the GPU.
         overrides: op name -> kernel(*arrays, **attrs) that is faster than the reference; None:
-            the CUDA kernels of our own.
+            the package's CUDA kernels.
 
     Raises:
         DeviceError: the device cannot be used.
@@ -54,16 +54,16 @@ class EagerOnGPU(Eager):
         self.device = device
         self._quiet = _NoNeed()  # type: ignore[assignment]
         self._constants: dict[Any, Any] = {}
-        # By id: constants that are in use, even where they are kept no more.
+        # By id: constants that are in use, even if they are no longer cached.
         self._kept: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
-        """Compute `op` here; record it if a gradient may be asked for."""
+        """Compute `op` here; record it if a gradient may be requested."""
         tensors, attrs = prepare(op, args, attrs)
         return self.run(op, tensors, attrs)
 
     def run(self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any]) -> Structure:
-        """Compute `op` of prepared inputs here, on this engine's device."""
+        """Compute `op` on prepared inputs on this engine's device."""
         if not tensors:
             created = self._created(op, attrs)
             if created is not None:
@@ -79,7 +79,7 @@ class EagerOnGPU(Eager):
             return self._recorded(op, here, attrs, out)
 
     def _brought(self, tensor: Tensor) -> Tensor:
-        """Return the tensor if it lies here, else one that does, of the same origin."""
+        """Return the tensor if it is on this device, else a copy here with the same origin."""
         value = tensor.value
         if type(value.dtype) is str or place_of(value) == self.device:
             return tensor
@@ -87,10 +87,10 @@ class EagerOnGPU(Eager):
         return _with_value(tensor, self._constant(value) if small else self._placed(value))
 
     def for_variable(self, tensor: Tensor) -> Tensor:
-        """Return the tensor if it lies here in memory of its own, else one that does.
+        """Return the tensor if it is here in unshared memory, else a copy that is.
 
-        A kept constant serves every op that needs those numbers, but never two variables: what
-        writes one in place, such as a captured step, would change the other.
+        A cached constant may be used by every op that needs those numbers, but never by two
+        variables: writing one in place, as a captured step does, would change the other.
         """
         value = tensor.value
         if type(value.dtype) is str or place_of(value) != self.device:
@@ -98,11 +98,11 @@ class EagerOnGPU(Eager):
         return _with_value(tensor, value.copy()) if self.is_kept(value) else tensor
 
     def is_kept(self, value: Array) -> bool:
-        """Return whether an array is a constant that is kept for all who need its numbers."""
+        """Return whether an array is a cached constant, which several users may share."""
         return self._kept.get(id(value)) is value
 
     def _created(self, op: Op, attrs: dict[str, Any]) -> Any:
-        """Return what an op makes of its attributes as a constant; None: it is no small array."""
+        """Return an op's result that depends only on attributes as a constant; None: not small."""
         if op.kind != "creation" or op.outputs != 1 or op.name in self._overrides:
             return None
         spec = op.shape(**attrs)
@@ -111,7 +111,7 @@ class EagerOnGPU(Eager):
         return self._constant(np.asarray(op.kernel(np, **attrs)))
 
     def _constant(self, value: Array) -> Any:
-        """Return a small array on the device, kept: such constants come back every step."""
+        """Return a small array on the device, and cache it: steps need such constants again."""
         if not isinstance(value, (np.ndarray, np.generic)):
             return self._placed(value)
         key = (value.tobytes(), value.dtype, value.shape)
@@ -128,7 +128,7 @@ class EagerOnGPU(Eager):
     def fused_call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Structure | None:
-        """Return what a function composed of ops gives, or None if no kernel computes all of it."""
+        """Return the result of a function composed of ops, or None if no kernel computes it."""
         fit = FUSED_FUNCTIONS.get(function)
         call = None if fit is None else fit(*args, **kwargs)
         if call is None:
@@ -176,14 +176,14 @@ class EagerOnGPU(Eager):
         return devices.place(value, self.device)
 
     def compile(self, function: Callable[..., Any], **options: Any) -> CompiledStep:
-        """Return `function` as a step whose data and variables are brought to this device."""
+        """Return `function` as a step whose data and variables are copied to this device."""
         return StepOnGPU(self, super().compile(function, **options))
 
     def _scope(self) -> VariableScope:
         return _MovingScope(self)
 
     def synchronize(self) -> None:
-        """Wait until all work handed in so far is done."""
+        """Wait until all work submitted so far is done."""
         with self.xp.cuda.Device(self.device.index):
             self.xp.cuda.get_current_stream().synchronize()
 
@@ -193,7 +193,7 @@ class EagerOnGPU(Eager):
 
 
 class StepOnGPU(CompiledStep):
-    """A step whose batches are brought to a GPU by buffers of their own."""
+    """A step whose batches are copied to a GPU through separate buffers."""
 
     def __init__(self, engine: EagerOnGPU, step: CompiledStep) -> None:
         self._engine, self._step = engine, step
@@ -241,7 +241,7 @@ _guard = threading.Lock()
 
 
 def engine_of(device: Device) -> EagerOnGPU:
-    """Return the engine of a GPU; it is made when first asked for."""
+    """Return the engine of a GPU; it is created on first use."""
     xp = devices.array_module(device)
     key = (device, xp)
     result = _engines.get(key)

@@ -15,16 +15,12 @@ from kerasish.backends.loops import LoopBuilder
 from kerasish.typing import Array
 
 LEAST = 1 << 16  # elements; NumPy reads smaller arrays as fast
-_LEAST_RELU = 1 << 14  # for which NumPy takes three times as long
-
-# Ops that a loop computes with NumPy's bits: so the bits do not depend on an array's size.
-UNARY = ("negative", "sqrt", "square", "absolute", "reciprocal", "relu")
-BINARY = ("add", "subtract", "multiply", "divide", "maximum", "minimum")
+_LEAST_RELU = 1 << 14  # the same for relu, for which NumPy takes three times as long
 
 
 @lru_cache(maxsize=256)
 def _loop(name: str, *levels: str) -> Loop:
-    """Return the loop of an op whose operands vary along these levels."""
+    """Return the loop of an op whose operands have these levels."""
 
     def describe(k: LoopBuilder) -> None:
         k.output(k.op(name, *[k.input("float32", level) for level in levels]))
@@ -105,7 +101,7 @@ class Binary:
 
 @lru_cache(maxsize=4096)
 def _levels(large: tuple[int, ...], small: tuple[int, ...]) -> tuple[str, Frame] | None:
-    """Return the level of the smaller operand, and the loop's frame; None where none fits."""
+    """Return the level of the smaller operand, and the loop's frame; None if none fits."""
     size = math.prod(large)
     if large == small:
         return "element", Frame(1, size, 1, 1)
@@ -167,12 +163,12 @@ _COLUMN_SUM, _ROW_SUM, _ROW_MAX = Loop(_column_sum), Loop(_row_sum), Loop(_row_m
 def reduced(x: Array, axis: Sequence[int], largest: bool = False) -> Array | None:
     """Return the sum of a large array along its first axes, or along its last ones.
 
-    None: NumPy is to compute it. The axes are gone from the result.
+    None: NumPy must compute it. The result does not have these axes.
 
     Args:
         x: the array.
         axis: the axes, not negative.
-        largest: whether the largest elements are wanted instead; along the last axes alone.
+        largest: whether to return the largest elements instead; only along the last axes.
     """
     if not fits(x):
         return None
@@ -203,7 +199,7 @@ def _sum_of_rows(x: Array, count: int) -> Array | None:
 
 
 def is_finite(x: Array) -> bool:
-    """Return whether all elements are finite; a sum that overflows counts as not."""
+    """Return whether all elements are finite; False if their sum overflows."""
     if fits(x) and x.ndim > 1:
         total = reduced(x, (0,))
         if total is not None:

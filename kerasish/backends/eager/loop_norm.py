@@ -1,7 +1,7 @@
 """Normalizations of large float32 arrays by compiled loops.
 
-Each function computes what the one of the same name in `numpy_norm` computes, or returns None where
-NumPy is to compute it.
+Each function computes the same as the one with the same name in `numpy_norm`, or returns None if
+NumPy must compute it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Random words and dropout by compiled loops: the words that `numpy_random` makes."""
+"""Random words and dropout by compiled loops: the same words as `numpy_random`."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def random_bits(state: Array, *, shape: Shape) -> Array:
 def dropout(state: Array, x: Array, rate: float) -> Array:
     """Return x / (1 - rate), 0 where a random word is below round(rate * 2**32).
 
-    Its gradient is the same function of what arrives.
+    Its gradient is the same function of the incoming gradient.
 
     Args:
         state: uint32 [seed, draw].

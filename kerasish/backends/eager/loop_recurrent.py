@@ -1,7 +1,7 @@
 """LSTM over all time steps in one compiled call.
 
-The functions compute what those of `numpy_recurrent` compute, for float32 and without a mask. They
-return None where NumPy is to compute it.
+The functions compute the same as those of `numpy_recurrent`, for float32 and without a mask. They
+return None if NumPy must compute it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _compiled: dict[bool, TimeSteps | None] = {}
 
 
 def _ready(backward: bool, first: Array, *arrays: Array) -> TimeSteps | None:
-    """Return the compiled steps for states like `first`; None where NumPy is to compute them."""
+    """Return the compiled steps for states like `first`; None if NumPy must compute them."""
     if first.size < LEAST or any(a.dtype != FLOAT for a in (first, *arrays)):
         return None
     if backward not in _compiled:

@@ -73,7 +73,7 @@ def softmax(x: Array, logarithm: bool = False) -> Any:
 
 
 def softmax_gradient(g: Array, y: Array, logarithm: bool = False) -> Any:
-    """Return the gradient by x where y = softmax(x, logarithm), g arriving at y."""
+    """Return the gradient by x of y = softmax(x, logarithm), given that of y."""
     result = _run(_BACKWARD[logarithm], g, y)
     if result is not None:
         return result
@@ -83,11 +83,11 @@ def softmax_gradient(g: Array, y: Array, logarithm: bool = False) -> Any:
 
 
 class _Parts(NamedTuple):
-    """Classes and logits as kernels take them.
+    """Classes and logits as arguments of kernels.
 
     Attributes:
         rows: the logits as a matrix.
-        places: of the logit of each row's class, in the flat matrix; the first where there is none.
+        places: of the logit of each row's class, in the flat matrix; the first if there is none.
         known: which rows have a class; None: all.
     """
 
@@ -96,7 +96,7 @@ class _Parts(NamedTuple):
     known: Array | None
 
     def kept(self, values: Array) -> Array:
-        """Return values, one for each row, with 0 where there is no class."""
+        """Return values, one per row, with 0 if there is no class."""
         return values if self.known is None else np.where(self.known, values, FLOAT.type(0))
 
 
@@ -120,35 +120,35 @@ _FEW = 4096
 
 @lru_cache(maxsize=16)
 def _few_starts(count: int, n: int) -> Array:
-    """Return where rows of n numbers begin; the array is shared, and only read."""
+    """Return the starts of rows of n numbers; the array is shared and read-only."""
     result = np.arange(0, count * n, n)
     result.flags.writeable = False
     return result
 
 
 def class_loss(classes: Array, logits: Array) -> tuple[Array, Array]:
-    """Return -log softmax(logits)[class], 0 for no class; and what the gradient needs of each row.
+    """Return -log softmax(logits)[class], 0 for no class; and statistics for the gradient.
 
     Shape: (...) int32, (..., n) -> (...), (2, rows).
     """
     parts = _parts(classes, logits)
     rows = parts.rows
-    whole = np.empty((2, len(rows)), FLOAT)
+    statistics = np.empty((2, len(rows)), FLOAT)
     loop = _MOMENTS.find() if fits_fused(rows) else None
     if loop is not None:
-        loop((rows, *whole), *rows.shape)
+        loop((rows, *statistics), *rows.shape)
     else:
-        np.maximum.reduce(rows, axis=-1, out=whole[0])
-        powers = np.subtract(rows, whole[0][:, None])
+        np.maximum.reduce(rows, axis=-1, out=statistics[0])
+        powers = np.subtract(rows, statistics[0][:, None])
         np.exp(powers, out=powers)
-        np.log(np.add.reduce(powers, axis=-1), out=whole[1])
+        np.log(np.add.reduce(powers, axis=-1), out=statistics[1])
     chosen = rows.reshape(-1)[parts.places]
-    loss = parts.kept(whole[1] - (chosen - whole[0]))
-    return loss.reshape(classes.shape), whole
+    loss = parts.kept(statistics[1] - (chosen - statistics[0]))
+    return loss.reshape(classes.shape), statistics
 
 
-def class_loss_gradient(g: Array, classes: Array, logits: Array, whole: Array) -> Array:
-    """Return the gradient by the logits, g arriving at the loss; `whole` is what came with it.
+def class_loss_gradient(g: Array, classes: Array, logits: Array, statistics: Array) -> Array:
+    """Return the gradient by the logits, given that of the loss, and its `statistics`.
 
     Shape: (...), (...) int32, (..., n), (2, rows) -> (..., n).
     """
@@ -157,10 +157,10 @@ def class_loss_gradient(g: Array, classes: Array, logits: Array, whole: Array) -
     dx = empty_like(rows)
     loop = _SCALED.find() if fits_fused(rows, arriving) else None
     if loop is not None:
-        loop((rows, *whole, arriving, dx), *rows.shape)
+        loop((rows, *statistics, arriving, dx), *rows.shape)
     else:
-        np.subtract(rows, whole[0][:, None], out=dx)
-        np.subtract(dx, whole[1][:, None], out=dx)
+        np.subtract(rows, statistics[0][:, None], out=dx)
+        np.subtract(dx, statistics[1][:, None], out=dx)
         np.exp(dx, out=dx)
         np.multiply(dx, arriving[:, None], out=dx)
     dx.reshape(-1)[parts.places] -= arriving

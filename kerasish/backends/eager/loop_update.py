@@ -1,4 +1,4 @@
-"""New values of many variables of an optimizer by one compiled loop, a segment for each one."""
+"""New values of many variables of an optimizer by one compiled loop, one segment each."""
 
 from __future__ import annotations
 
@@ -16,26 +16,22 @@ from kerasish.graph.ir import Value
 from kerasish.typing import Array
 
 LEAST = 1 << 6  # elements of all variables together
-LARGE = 1 << 12  # elements for which a loop is compiled at once; for fewer after some updates
+LARGE = 1 << 12  # elements for which a loop is compiled immediately; for fewer, later
 _PATIENCE = 20  # updates of few elements that NumPy computes first: a short run compiles nothing
-_SMALL = 1 << 16  # elements up to which the results' memory is kept, with its addresses
-# Ops whose results have the same bits in a loop and in NumPy.
-_EXACT = frozenset(
-    "add subtract multiply divide negative sqrt square absolute maximum minimum reciprocal".split()
-)
+_SMALL = 1 << 16  # elements up to which the results' memory and its addresses are kept
 
 
 class _Layout:
-    """What updates of variables of given shapes have in common.
+    """The common data of updates of variables of given shapes.
 
     Args:
         shapes: of the variables.
-        outputs: how many results each has.
+        outputs: the number of results of each.
 
     Attributes:
         total: the elements of all variables.
         filled: the variables that have elements, by number; None: all.
-        sizes: how many these have.
+        sizes: the numbers of their elements.
         turns: the memory of the results of small variables; None for large ones.
     """
 
@@ -55,14 +51,14 @@ class UpdateLoop:
     """A program as a loop over all variables.
 
     Args:
-        program: what is computed.
+        program: the computation.
         known: the program's numbers, in the order in which `run` gets them.
     """
 
     def __init__(self, program: UpdateProgram, known: Sequence[Value]) -> None:
         self._program, self._known = program, known
         single = all(v.dtype == "float32" for v in (*program.elements, *known))
-        exact = all(node.op.name in _EXACT for node in program.each)
+        exact = all(node.op.exact for node in program.each)
         self._loop = Loop(self._describe, segments=True) if single and exact else None
         self._runs = 0  # of few elements
         self._outputs = len(program.outputs)
@@ -79,7 +75,7 @@ class UpdateLoop:
     def run(
         self, elements: Sequence[Sequence[Array]], numbers: Sequence[Any]
     ) -> list[list[Array]] | None:
-        """Return [new values, new slots, ...]; None where no loop computes them.
+        """Return [new values, new slots, ...]; None if no loop computes them.
 
         Args:
             elements: values, gradients and each kind of slot, all float32.

@@ -1,11 +1,11 @@
-"""Memory of large arrays, used again when the arrays are gone.
+"""Memory of large arrays, reused after the arrays are freed.
 
-The C library returns the memory of a large array to the system when the array is gone, and the next
-array of that size costs a page fault for every 4 KB. `empty` keeps the blocks that it handed out.
-A block is free when no array refers to it: the only reference left is the pool's.
+The C library returns the memory of a large array to the system when the array is freed, and the
+next array of that size costs a page fault for every 4 KB. `empty` keeps the blocks that it has
+returned. A block is free when no array refers to it: only the pool's reference remains.
 
 Blocks that were not used for two generations, of 4,096 requests each, are dropped. A pool belongs
-to a compiled step and goes with it; outside of steps, memory goes back to the system.
+to a compiled step and is freed with it; outside of steps, memory is returned to the system.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from kerasish.backends.loops import address_of
 from kerasish.overriding import override
 from kerasish.typing import Array
 
-LEAST = 1 << 17  # bytes: smaller ones come from the C library's heap
+LEAST = 1 << 17  # bytes: smaller ones are from the C library's heap
 GENERATION = 4096  # requests
-_TRIES = 100  # blocks of a size that are looked at before a new one is taken
+_TRIES = 100  # blocks of a size that are checked before a new one is allocated
 
 _Blocks = dict[int, deque[Array]]
 
@@ -36,14 +36,14 @@ def _references(blocks: deque[Array]) -> tuple[Array, int]:
     return block, sys.getrefcount(block)
 
 
-# How many references `_references` counts where there is no other.
+# The number of references that `_references` counts if there is no other.
 _ALONE = _references(deque([np.empty(1, np.uint8)]))[1]
 # Without the global lock a count may be changed by other threads while it is read.
 _COUNTS = not sysconfig.get_config_var("Py_GIL_DISABLED")
 
 
 class Pool:
-    """Blocks of memory by size: those of this generation, and those of the one before."""
+    """Blocks of memory by size: those of this generation, and of the previous one."""
 
     def __init__(self) -> None:
         self._now: _Blocks = {}
@@ -69,12 +69,12 @@ class Pool:
         return block.view(dtype).reshape(shape)
 
     def held(self) -> int:
-        """Return the bytes of all blocks that the pool knows."""
+        """Return the bytes of all blocks of the pool."""
         sizes = (self._now, self._before)
         return sum(n * len(blocks) for some in sizes for n, blocks in list(some.items()))
 
     def clear(self) -> None:
-        """Forget all blocks: the memory of those in use goes with their arrays."""
+        """Drop all blocks: memory in use is freed with its arrays."""
         self._now, self._before = {}, {}
 
 
@@ -82,7 +82,7 @@ def _free(blocks: deque[Array], take: bool = False) -> Array | None:
     """Return a block without references, or None.
 
     Args:
-        blocks: in the order of their last look.
+        blocks: in the order of their last check.
         take: whether the block leaves `blocks`.
     """
     for _ in range(min(len(blocks), _TRIES)):
@@ -99,10 +99,10 @@ def _free(blocks: deque[Array], take: bool = False) -> Array | None:
 
 
 class Turns:
-    """Small arrays of given shapes, made again and again: each set of them has its turn.
+    """Small arrays of given shapes that are needed repeatedly: sets of them are reused.
 
-    A set is handed out again when nothing else refers to any of its arrays. A set is a list, which
-    is the caller's until `give_back`.
+    A set is reused when nothing else refers to any of its arrays. A set is a list, which belongs to
+    the caller until `give_back`.
 
     Args:
         shapes: of the arrays of a set.
@@ -119,7 +119,7 @@ class Turns:
         self._shapes, self._dtype = shapes, dtype
         self._kept: list[list[Array]] = []
         self._free: deque[list[Array]] = deque()
-        # How many references the arrays of a set have that nothing else refers to.
+        # The number of references of a set's arrays if nothing else refers to them.
         self._alone = sum(map(sys.getrefcount, [np.empty(0, dtype) for _ in shapes]))
         self.addresses: dict[int, int] = {}
 
@@ -140,7 +140,7 @@ class Turns:
         return some
 
     def give_back(self, some: list[Array]) -> None:
-        """Take a set back; its arrays are in use as long as something refers to them."""
+        """Return a set to the pool; its arrays are in use while something refers to them."""
         if any(some is kept for kept in self._kept):
             self._free.append(some)
 

@@ -1,8 +1,8 @@
-"""Compiled loops as the eager engine uses them: when they pay; arrays as rows and columns.
+"""Compiled loops for the eager engine: when they pay; arrays as rows and columns.
 
-A loop runs on all threads and reads each array once, but a call takes some microseconds of Python:
-arrays of fewer than `LEAST` elements are left to NumPy, those of fewer than `FEW` where NumPy takes
-several passes. Where loops cannot be compiled, NumPy computes all.
+A loop runs on all threads and reads each array once, but a call takes several microseconds of
+Python. NumPy computes arrays of fewer than `LEAST` elements, or fewer than `FEW` where NumPy takes
+several passes. If loops cannot be compiled, NumPy computes everything.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
 LEAST = 1 << 14  # elements
-FEW = 1 << 10  # elements of what NumPy computes in several passes, such as softmax
+FEW = 1 << 10  # elements of ops that NumPy computes in several passes, such as softmax
 FLOAT = np.dtype("float32")
 _WIDE = 1024  # columns up to which narrow rows are joined
 _MOST_GROUPS = 16
@@ -27,7 +27,7 @@ _lock = fork_safe_lock(globals(), "_lock")
 
 
 class Loop:
-    """A loop that is compiled when it is first asked for.
+    """A loop that is compiled on first use.
 
     Args:
         describe: what it computes; see `kerasish.backends.loops`.
@@ -48,12 +48,12 @@ class Loop:
 
 
 def fits(*arrays: Array) -> bool:
-    """Return whether loops take these arrays: float32 in C order, and the first one large."""
+    """Return whether loops support these arrays: float32 in C order, and the first one large."""
     return arrays[0].size >= LEAST and _are_plain(arrays)
 
 
 def fits_fused(*arrays: Array) -> bool:
-    """Return whether loops that take the place of several passes of NumPy's take these arrays."""
+    """Return whether loops that replace several passes of NumPy support these arrays."""
     return arrays[0].size >= FEW and _are_plain(arrays)
 
 
@@ -69,13 +69,13 @@ def empty_like(x: Array) -> Array:
 
 
 class Frame(NamedTuple):
-    """How rows of an array are given to a loop.
+    """The division of an array into rows for a loop.
 
     Attributes:
         rows: the rows of the loop.
         columns: its columns.
-        joined: how many rows of the array are one row of the loop.
-        groups: runs of the loop's rows that are reduced on their own.
+        joined: the number of rows of the array per row of the loop.
+        groups: runs of the loop's rows that are reduced separately.
     """
 
     rows: int
@@ -84,7 +84,7 @@ class Frame(NamedTuple):
     groups: int
 
     def spread(self, column: Array) -> Array:
-        """Return an array of one number for each column of the array as one of the loop's."""
+        """Return an array with one number per column of the array as one for the loop's columns."""
         if self.joined == 1:
             return np.ascontiguousarray(column)
         result = np.empty((self.joined, column.size), column.dtype)
@@ -92,7 +92,7 @@ class Frame(NamedTuple):
         return result
 
     def parts(self) -> Array:
-        """Return an array for what a loop reduces along the columns of each group."""
+        """Return an array for the results of a reduction along the columns of each group."""
         return np.empty((self.groups, self.columns), FLOAT)
 
     def total(self, parts: Array) -> Array:
@@ -102,7 +102,7 @@ class Frame(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def frame_of(rows: int, columns: int, joining: bool = True) -> Frame:
-    """Return the frame for an array of these rows and columns; it depends on these alone.
+    """Return the frame for an array of these rows and columns; it depends only on these.
 
     Args:
         joining: whether rows may be joined.

@@ -1,8 +1,8 @@
 """NumPy kernels of convolution: windows laid out as rows (im2col) and one BLAS product.
 
-Depthwise convolution runs over the window's places instead, 1x1 convolution is a plain product.
-Memory stays bounded: large batches go in chunks. Loops run over window places, groups and chunks,
-never over pixels or samples.
+Depthwise convolution loops over the window's places instead, 1x1 convolution is a plain product.
+Memory is bounded: large batches are processed in chunks. Loops run over window places, groups and
+chunks, never over pixels or samples.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from kerasish.typing import Array
 
 Shape = tuple[int, ...]
 
-# Bytes of the rows of a chunk; for depthwise, of a chunk that is to stay in the cache.
+# Bytes of the rows of a chunk; for depthwise, of a chunk that should stay in the cache.
 ROWS_BYTES = 32 << 20
 CACHE_BYTES = 1 << 19
 # With fewer channels than this, the rows are written place by place: longer runs to copy.
@@ -42,14 +42,14 @@ def padded(
     padding: Sequence[Any],
     dilation: Sequence[int],
 ) -> Array:
-    """Return x with zeros around it, long enough for every window; x itself if it is already."""
+    """Return x padded with zeros for every window; x itself if it needs no padding."""
     widths = padding_widths(x.shape[1:-1], counts, window, strides, padding, dilation)
     if not any(map(any, widths)):
         return np.ascontiguousarray(x)
     width = [(0, 0), *widths, (0, 0)]
-    whole = np.zeros([n + a + b for n, (a, b) in zip(x.shape, width)], x.dtype)
-    whole[tuple(slice(a, a + n) for n, (a, _) in zip(x.shape, width))] = x
-    return whole
+    padded = np.zeros([n + a + b for n, (a, b) in zip(x.shape, width)], x.dtype)
+    padded[tuple(slice(a, a + n) for n, (a, _) in zip(x.shape, width))] = x
+    return padded
 
 
 def _rows(x: Array, window: Shape, counts: Shape, strides: Shape, dilation: Shape) -> Array:
@@ -90,7 +90,7 @@ def _strided(x: Array, counts: Shape, strides: Shape) -> Array:
 def window_counts(
     x: Array, window: Shape, strides: Sequence[int], padding: Any, dilation: Sequence[int]
 ) -> Shape:
-    """Return how many windows each spatial axis of x has."""
+    """Return the number of windows along each spatial axis of x."""
     return tuple(
         (n + a + b - d * (w - 1) - 1) // s + 1
         for n, w, s, (a, b), d in zip(x.shape[1:-1], window, strides, padding, dilation)
@@ -130,15 +130,15 @@ def _dense_data(
     window, counts, channels = kernel.shape[:-2], g.shape[1:-1], kernel.shape[-2]
     spans = [d * (w - 1) for w, d in zip(window, dilation)]
     if max(strides) == 1 and all(a <= span for (a, _), span in zip(padding, spans)):
-        # Without strides: the convolution of g with the kernel turned round.
+        # Without strides: the convolution of g with the reversed kernel.
         turned = np.flip(kernel, tuple(range(len(window)))).swapaxes(-1, -2)
         before = tuple((span - a, 0) for (a, _), span in zip(padding, spans))
         return _dense(g, np.ascontiguousarray(turned), size, strides, before, dilation)
-    whole = [
+    padded_sizes = [
         max(n + a, (count - 1) * s + span + 1)
         for n, (a, _), count, s, span in zip(size, padding, counts, strides, spans)
     ]
-    x = np.zeros((g.shape[0], *whole, channels), g.dtype)
+    x = np.zeros((g.shape[0], *padded_sizes, channels), g.dtype)
     matrix = kernel.reshape(-1, kernel.shape[-1]).T
     each = math.prod(counts) * matrix.shape[1] * g.itemsize
     for part in _chunks(g.shape[0], each, ROWS_BYTES):
@@ -223,11 +223,11 @@ def _each_channel_data(
     window, counts = kernel.shape[:-2], g.shape[1:-1]
     many = kernel.shape[-1] // groups
     weight = kernel.reshape(*window, groups, many)
-    whole = [
+    padded_sizes = [
         max(n + a, (count - 1) * s + d * (w - 1) + 1)
         for n, (a, _), count, s, w, d in zip(size, padding, counts, strides, window, dilation)
     ]
-    x = np.zeros((g.shape[0], *whole, groups), g.dtype)
+    x = np.zeros((g.shape[0], *padded_sizes, groups), g.dtype)
     arriving = g.reshape(*g.shape[:-1], groups, many)
     each = math.prod(counts) * groups * g.itemsize
     for j in range(many):
@@ -271,7 +271,7 @@ def _each_channel_kernel(
     return kernel.reshape(*size, 1, channels * many)
 
 
-# --- what the table names ------------------------------------------------------------------------
+# --- the kernels of the table --------------------------------------------------------------------
 
 
 def _in_blas_dtype(kernel: Callable[..., Any], reference: Callable[..., Any]) -> Callable[..., Any]:

@@ -22,6 +22,7 @@ from kerasish.backends.eager.native_loops import LEAST
 from kerasish.ops import dtypes
 from kerasish.ops.basic.exponentials import power
 from kerasish.ops.basic.reduce import reduce_sum
+from kerasish.ops.op import REGISTRY
 from kerasish.typing import Array
 
 Kernel = Callable[..., Any]
@@ -31,7 +32,7 @@ def _relu(x: Array) -> Array:
     return np.maximum(x, x.dtype.type(0))
 
 
-_FEW = 8  # rows of one index that are added one after the other, for all indices at once
+_FEW = 8  # rows of one index that are added one after the other, for all indices together
 
 
 def _add_rows(x: Array, indices: Array, *, size: int, axis: int) -> Array:
@@ -131,10 +132,11 @@ for _name, _ufunc in {
     "less": np.less, "equal": np.equal, "select": np.where, "absolute": np.absolute,
     "sign": np.sign, "reciprocal": np.reciprocal,
 }.items():  # fmt: skip
-    # The bare ufunc saves a Python frame an op.
+    # The bare ufunc saves a Python frame per op.
     KERNELS[_name] = _ufunc
 
-for _name in loop_elements.UNARY:
-    KERNELS[_name] = loop_elements.Unary(_name, KERNELS[_name])
-for _name in loop_elements.BINARY:
-    KERNELS[_name] = loop_elements.Binary(_name, KERNELS[_name])
+for _name, _plain in KERNELS.items():
+    # A loop has NumPy's bits here: they do not depend on an array's size.
+    if REGISTRY[_name].exact:
+        _by_loop = loop_elements.Unary if REGISTRY[_name].arity == 1 else loop_elements.Binary
+        KERNELS[_name] = _by_loop(_name, _plain)

@@ -1,4 +1,4 @@
-"""The sums of metrics, and the mean and its gradient, by one call of Python each: NumPy's bits."""
+"""The sums of metrics, and the mean and its gradient, by one Python call each: NumPy's bits."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _single = np.float32
 
 
 def class_hits(classes: Array, x: Array) -> Array:
-    """Return 1 where the first largest number of a row is that of its class, else 0.
+    """Return 1 if the first largest number of a row is that of its class, else 0.
 
     Shape: (...) int32, (..., n) -> (...) float32.
     """

@@ -1,6 +1,6 @@
-"""NumPy kernels of normalization whole: few passes over memory, in blocks that stay in the cache.
+"""NumPy kernels of whole normalizations: few passes over memory, in blocks that stay in the cache.
 
-They compute what the kernels of `cuda.norm` compute, with the same arguments and results.
+They compute the same as the kernels of `cuda.norm`, with the same arguments and results.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ def _blocks(rows: Array) -> Iterator[slice]:
 
 
 def _ones(rows: Array) -> Array:
-    """Return as many ones as a block has rows: a product by them is the fastest sum of rows."""
+    """Return ones, one per row of a block: a product by them is the fastest sum of rows."""
     step = max(1, BLOCK_BYTES // max(rows[:1].nbytes, 1))
     return np.ones(min(step, len(rows)), rows.dtype)
 
@@ -58,7 +58,7 @@ def batch_norm_training(
     """Return (y, moved mean, moved variance, the batch's mean, its scale).
 
     y = (x - mean) * scale * gamma + beta, scale = 1 / sqrt(variance + epsilon), of x's columns;
-    what moves is moving * momentum + the batch's * (1 - momentum).
+    moving values become moving * momentum + the batch's * (1 - momentum).
     """
     one = x.dtype.type
     result = loop_norm.batch_norm_training(x, gamma, beta, epsilon)

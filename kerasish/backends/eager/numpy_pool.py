@@ -13,7 +13,7 @@ from kerasish.ops.basic.pool import shares
 from kerasish.typing import Array
 
 Shape = tuple[int, ...]
-# Bytes of a chunk of samples that is to stay in the cache.
+# Bytes of a chunk of samples that should stay in the cache.
 CACHE_BYTES = 1 << 20
 
 
@@ -22,7 +22,7 @@ def _count(n: int, w: int, s: int, pair: tuple[int, int]) -> int:
 
 
 def _meeting(k: int, n: int, s: int, before: int, count: int) -> tuple[slice, slice]:
-    """Return (windows, places of x): the windows whose place k lies inside x, and where."""
+    """Return (windows, places of x): the windows whose place k is inside x, and its position."""
     first = max(0, -((k - before) // s))
     last = min(count - 1, (n - 1 + before - k) // s)
     if last < first:
@@ -89,7 +89,7 @@ def _places(x: Array, size: Any, strides: Sequence[int], padding: Any) -> Iterat
 
 
 def _is_first(seen: Array, best: Array, free: Array, nan: bool) -> Array:
-    """Return where `seen` is the first largest element, and take these out of `free`."""
+    """Return where `seen` is the first largest element, and remove these from `free`."""
     hit = np.equal(seen, best)
     if nan:
         np.logical_or(hit, np.isnan(seen), out=hit)
@@ -168,7 +168,7 @@ def pool_average_gradient(
     """Add each window's g in equal parts to its places."""
     wide = g if g.dtype.itemsize > 2 else g.astype(np.float32)
     part = wide * _share(size, strides, padding, sizes, g.shape[1:-1], wide.dtype)
-    # The last axis first: the arrays grow as late as they can.
+    # The last axis first: the arrays grow as late as possible.
     for axis in range(len(sizes), 0, -1):
         n, w, s, pair = (q[axis - 1] for q in (sizes, size, strides, padding))
         if w == s == 1 and pair == (0, 0):

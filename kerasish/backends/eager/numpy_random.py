@@ -11,7 +11,7 @@ from kerasish.ops.op import REGISTRY
 from kerasish.ops.random import KEY_STEPS, MASK, MULTIPLIERS, ROUNDS
 from kerasish.typing import Array, Shape
 
-# Blocks of four words a chunk: the working arrays take 300 KB.
+# Blocks of four words per chunk: the working arrays take 300 KB.
 CHUNK = 1 << 13
 _A, _B = (np.uint64(m) for m in MULTIPLIERS)
 _MASK, _HALF = np.uint64(MASK), np.uint64(32)
@@ -35,7 +35,7 @@ def _fill(out: Array, start: int, draw: int, keys: list[tuple[Any, Any]], scratc
     c2.fill(draw)
     c3.fill(0)
     for k0, k1 in keys:
-        # c1 and c3 are only mixed in by xor: their high halves go when the result is masked.
+        # c1 and c3 are only combined by xor: their high halves vanish when the result is masked.
         np.multiply(c0, _A, out=first)
         np.multiply(c2, _B, out=second)
         np.right_shift(second, _HALF, out=c0)

@@ -1,4 +1,4 @@
-"""NumPy kernels of whole recurrent sequences: buffers made once, ufuncs writing into them.
+"""NumPy kernels of whole recurrent sequences: buffers are allocated once, ufuncs write to them.
 
 sigmoid(z) = tanh(z / 2) / 2 + 1/2: all gates of a step are one tanh over one block of memory.
 """
@@ -35,7 +35,7 @@ def _wide(kernel: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _scales(units: int, count: int, linear: int, dtype: str) -> tuple[Any, Any]:
-    """Return (scale, shift) by which tanh of `count` gates are sigmoids, but for one of them."""
+    """Return (scale, shift) by which tanh of `count` gates are sigmoids, except for one gate."""
     scale, shift = np.full(count * units, 0.5, dtype), np.full(count * units, 0.5, dtype)
     scale[linear * units : (linear + 1) * units] = 1
     shift[linear * units : (linear + 1) * units] = 0
@@ -43,7 +43,7 @@ def _scales(units: int, count: int, linear: int, dtype: str) -> tuple[Any, Any]:
 
 
 def _skipped(mask: Array) -> Array:
-    """Return (steps, n): True where a step does not count; None where all steps do."""
+    """Return (steps, n): True where a step does not count; None if all steps count."""
     if mask is None:
         return None
     skip = mask == 0
@@ -57,7 +57,7 @@ def _keep(skip: Array, t: int, new: Array, old: Array) -> None:
 
 
 def _leaves_out(skip: Array, t: int) -> bool:
-    """Return whether step t counts for no row: its products are left out."""
+    """Return whether step t counts for no row: its products are skipped."""
     return skip is not None and bool(skip[t].all())
 
 

@@ -1,8 +1,8 @@
 """New values of all variables of an optimizer, in pieces that stay in the cache.
 
-The kernels of the ops that the optimizer's formula is written in, in their order, so the bits are
-those of op by op; but they write into a few pieces of memory again and again, instead of a dozen
-passes over arrays of megabytes with as many temporaries.
+The kernels are those of the ops of the optimizer's formula, in the same order, so the bits are the
+same as op by op. But they write repeatedly to a few pieces of memory, instead of a dozen passes
+over arrays of megabytes with as many temporaries.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ def update_all(
     decays: Sequence[float],
     kernels: Kernels,
 ) -> list[list[Any]] | None:
-    """Return [new values, new slots, ...], None where the formula or a dtype does not fit.
+    """Return [new values, new slots, ...], None if the formula or a dtype is not supported.
 
     Args:
         formula: the update of one variable.
         elements: values, gradients, and each kind of slot.
-        numbers: arrays without axes that serve all variables, or None.
+        numbers: arrays without axes for all variables, or None.
         decays: for each variable its weight decay, 0 for none.
         kernels: op -> its kernel on NumPy arrays.
     """
@@ -46,8 +46,8 @@ def update_all(
         return None
     results: list[list[Any]] = []
     for (dtype, decay), members in kinds.items():
-        whole = len(members) == len(elements[0])
-        some = elements if whole else [[many[i] for i in members] for many in elements]
+        everything = len(members) == len(elements[0])
+        some = elements if everything else [[many[i] for i in members] for many in elements]
         chain = _chain_of(formula, [many[0] for many in some], numbers, bool(decay), kernels)
         if chain is None:
             return None
@@ -55,7 +55,7 @@ def update_all(
         new = chain.loop.run(some, known)
         if new is None:
             new = [[*many] for many in zip(*[chain.run(arrays, known) for arrays in zip(*some)])]
-        if whole:
+        if everything:
             return new
         results = results or [[None] * len(decays) for _ in new]
         for many, given in zip(results, new):
@@ -67,7 +67,7 @@ def update_all(
 def _kinds(
     elements: Sequence[Arrays], decays: Sequence[float]
 ) -> dict[tuple[np.dtype, float], list[int]] | None:
-    """Return the variables of each (dtype, decay) by number; None where a dtype does not fit."""
+    """Return the variables of each (dtype, decay) by number; None for an unsupported dtype."""
     single, first = FLOATS[0], decays[0]
     if decays.count(first) == len(decays) and _are(single, elements):
         return {(single, first): [*range(len(decays))]}
@@ -81,7 +81,7 @@ def _kinds(
 
 
 def _are(dtype: np.dtype, elements: Sequence[Arrays]) -> bool:
-    """Return whether all arrays have this very dtype: a fast check, which may miss some."""
+    """Return whether all arrays have this dtype object: a fast check with false negatives."""
     for many in elements:
         for a in many:
             if a.dtype is not dtype:
@@ -114,14 +114,14 @@ class Chain:
     """A program as calls of kernels on registers.
 
     The registers hold the pieces of the inputs, those of the outputs, then numbers, then scratch
-    memory. A result that is no output lies in scratch memory, or where an output comes later.
+    memory. A result that is no output is in scratch memory, or in the place of a later output.
 
     Args:
-        program: what is computed.
+        program: the computation.
         kernels: op -> its kernel on NumPy arrays.
 
     Attributes:
-        scratch: how many registers are scratch memory.
+        scratch: the number of registers in scratch memory.
         loop: the program as a compiled loop over many variables.
     """
 
@@ -147,7 +147,7 @@ class Chain:
         for place, v in enumerate(program.outputs):
             finals.setdefault(v, place)
         makers = {node.out: i for i, node in enumerate(program.each)}
-        # Register -> the node after which it is free; an output is, until its own node comes.
+        # Register -> the node after which it is free; an output is free until its own node.
         free = {self._inputs + place: -1 for place in finals.values()}
         written = {self._inputs + place: makers.get(v, -1) for v, place in finals.items()}
         for i, node in enumerate(program.each):
@@ -155,7 +155,7 @@ class Chain:
                 out = self._inputs + finals[node.out]
             else:
                 end = last[node.out]
-                # Element by element: a result may lie where an input of its node lay.
+                # Element by element: a result may use the memory of an input of its node.
                 fits = [r for r in free if free[r] <= i and written.get(r, end) >= end]
                 out = fits[0] if fits else self._first + self.scratch
                 self.scratch += not fits
@@ -163,7 +163,7 @@ class Chain:
             calls.append(_call(self._kernels(_op(node)), node, self._registers, out))
             self._registers[node.out] = out
         for place, v in enumerate(program.outputs):
-            if self._registers[v] != self._inputs + place:  # an input, or an output given twice
+            if self._registers[v] != self._inputs + place:  # an input, or a repeated output
                 calls.append(Call(np.positive, (self._registers[v],), self._inputs + place))
         return calls
 
@@ -183,7 +183,7 @@ class Chain:
         return [r[i] for i in self._reads]
 
     def _plan_numbers(self) -> None:
-        """Plan what `numbers` computes: calls on a list that grows by their results."""
+        """Plan the computation of `numbers`: calls on a list that grows by their results."""
         program = self._program
         order = [*program.constants, *program.numbers]
         order += [] if program.decay is None else [program.decay]

@@ -1,4 +1,4 @@
-"""Convolution by oneDNN; by the NumPy kernels for dtypes and sizes that oneDNN does not have."""
+"""Convolution by oneDNN; by NumPy kernels for dtypes and sizes that oneDNN does not support."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _MAKERS = {
 
 
 def _runner(what: str, geometry: onednn.Geometry) -> Runner:
-    """Return a new runner; weights are reordered to, or from, the order that oneDNN wants."""
+    """Return a new runner; weights are reordered to, or from, the layout that oneDNN expects."""
     primitive = _MAKERS[what](geometry, threads=threads_for(geometry.flops))
     plain = onednn.plain_weights(geometry)
     weights = "weights" if "weights" in primitive.arguments else "dweights"
@@ -42,11 +42,11 @@ def _runner(what: str, geometry: onednn.Geometry) -> Runner:
 def _find(
     what: str, a: Array, b: Array, x: Shape, kernel: Shape, y: Shape | None, settings: Any
 ) -> Runner | None:
-    """Return the runner for arrays a and b, or None if NumPy's kernel is to compute this.
+    """Return the runner for arrays a and b, or None if NumPy's kernel must compute this.
 
     Args:
         x, kernel: shapes of the convolution's data and kernel.
-        y: shape of its result, where that is given.
+        y: shape of its result, if given.
     """
     if not (a.dtype.char == b.dtype.char == "f" and a.size and b.size):
         return None

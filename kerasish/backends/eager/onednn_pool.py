@@ -1,6 +1,6 @@
-"""Pooling by oneDNN; by the NumPy kernels for dtypes and numbers that oneDNN does not have.
+"""Pooling by oneDNN; by NumPy kernels for dtypes and numbers that oneDNN does not support.
 
-oneDNN's maximum drops NaN and -inf, so only finite numbers go there.
+oneDNN's maximum drops NaN and -inf, so it is used only for finite numbers.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ Shape = tuple[int, ...]
 _NUMPY = numpy_pool.KERNELS
 
 
-LEAST = 1 << 17  # elements, below which NumPy finds the largest of each window faster
+LEAST = 1 << 17  # elements, below which NumPy computes the largest of each window faster
 
 
 @lru_cache(maxsize=1024)
 def _result_shape(x: Shape, size: Shape, strides: Shape, padding: Any) -> Shape:
-    """Return the shape of what a pooling gives for data of the shape x."""
+    """Return the shape of a pooling's result for data of the shape x."""
     return onednn.pooling_geometry(x, size, strides, padding).y_shape
 
 
@@ -38,7 +38,7 @@ def geometry_of(x: Shape, settings: dict[str, Any]) -> onednn.Geometry:
 
 
 def _find(what: str, x: Shape, settings: dict[str, Any], y: Shape | None = None) -> Runner | None:
-    """Return the runner for a pooling from the shape x to y (None: whatever results)."""
+    """Return the runner for a pooling from the shape x to y (None: computed from x)."""
     place = (settings["size"], settings["strides"], settings["padding"])
 
     def make() -> Runner | None:

@@ -1,7 +1,7 @@
 """Products of float32 matrices by oneDNN; by NumPy for other dtypes and for small ones.
 
-oneDNN and the compiled loops use one pool of threads. NumPy's BLAS has a pool of its own: where the
-two take turns, the threads of one wait in the way of the other.
+oneDNN and the compiled loops use one pool of threads. NumPy's BLAS has another pool: if calls of
+the two alternate, waiting threads of one pool slow down the other.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _Layout = tuple[tuple[int, ...], tuple[int, ...]]
 LEAST_WORK = 1 << 18  # multiplications, below which a call of oneDNN takes more than the product
 FEWEST_ROWS = 4  # one row by (784, 512) takes 95 us by oneDNN, 25 by NumPy
 # Multiplications of one product in a batch of them. NumPy multiplies 1,000 matrices of 8 x 8 in
-# 70 us; oneDNN needs 90 to 140 us, and 600 us where its threads sleep.
+# 70 us; oneDNN needs 90 to 140 us, and 600 us if its threads sleep.
 LEAST_WORK_OF_ONE = 1 << 15
-ALWAYS_WORK = 1 << 22  # multiplications in all, from which oneDNN pays for small matrices, too
+ALWAYS_WORK = 1 << 22  # multiplications in all, from which oneDNN also pays for small matrices
 
 
 class _Plan(NamedTuple):
@@ -49,7 +49,7 @@ class _Plan(NamedTuple):
 
 @lru_cache(maxsize=4096)
 def plan_of(a: _Layout, b: _Layout) -> _Plan | None:
-    """Return the plan for operands of these (shape, strides), None for shapes left to NumPy."""
+    """Return the plan for operands of these (shape, strides), None if NumPy computes them."""
     m, n = a[0], b[0]
     if len(m) < 2 or len(n) < 2 or m[-1] != n[-2] or 0 in m or 0 in n:
         return None
@@ -67,23 +67,23 @@ def plan_of(a: _Layout, b: _Layout) -> _Plan | None:
 
 
 def _strides(shape: tuple[int, ...], strides: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Return strides in elements, None where oneDNN is to get a copy in C order."""
+    """Return strides in elements, None if oneDNN must get a copy in C order."""
     steps = tuple(s // 4 for s in strides)
     inner = [step for step, n in zip(steps[-2:], shape[-2:]) if n > 1]
     if inner and min(inner) != 1:
         return None
     used = [(step, n) for step, n in zip(steps, shape) if n > 1]
     extent = 1 + sum(step * (n - 1) for step, n in used)
-    whole = all(step > 0 for step, _ in used) and extent <= math.prod(shape)
-    return steps if whole else None
+    is_simple = all(step > 0 for step, _ in used) and extent <= math.prod(shape)
+    return steps if is_simple else None
 
 
 def _by_onednn(a: Array, b: Array, bias: Array | None, onto: Array | None) -> Array | None:
-    """Return a @ b + bias + onto, or None where NumPy is to compute it."""
+    """Return a @ b + bias + onto, or None if NumPy must compute it."""
     if not (a.dtype.char == b.dtype.char == "f"):
         return None
     if a.ndim == b.ndim == 2 and a.size * b.shape[1] < LEAST_WORK:
-        return None  # as `plan_of` says, for less
+        return None  # the result of `plan_of`, computed faster
     plan = plan_of((a.shape, a.strides), (b.shape, b.strides))
     if plan is None:
         return None
@@ -136,7 +136,7 @@ _RELU = Loop(_relu)
 
 
 def affine(rows: Array, kernel: Array, bias: Array | None, kind: str | None) -> Array:
-    """Return rows @ kernel + bias, and relu of it where `kind` is "relu".
+    """Return rows @ kernel + bias, and relu of it if `kind` is "relu".
 
     Shape: (rows, inputs), (inputs, units), (units) -> (rows, units).
     """
@@ -174,16 +174,16 @@ def gradients(g: Array, y: Array | None, x: Array, kernel: Array, by_x: bool) ->
     """Return the gradients of `affine` by x (if `by_x`), by its kernel, and by its bias.
 
     Args:
-        g: what arrives at the result.
-        y: the result, where relu gave it; None: without relu.
-        x: what was multiplied, with any number of axes.
+        g: the incoming gradient of the result.
+        y: the result of relu; None: without relu.
+        x: the left factor, with any number of axes.
         kernel: the kernel.
-        by_x: whether the gradient by x is asked for.
+        by_x: whether to compute the gradient by x.
     """
     g = g if y is None else through_relu(g, y)
     rows, arriving = np.ascontiguousarray(x), np.ascontiguousarray(g)
     if x.ndim == 2 and x.size * kernel.shape[1] < LEAST_WORK and g.size < LEAST:
-        # What the functions below do, for less.
+        # The same as the functions below, faster.
         others = rows.T @ arriving, np.add.reduce(arriving)
         return (arriving @ kernel.T, *others) if by_x else others
     rows, arriving = (v.reshape(-1, v.shape[-1]) for v in (rows, arriving))

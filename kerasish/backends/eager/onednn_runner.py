@@ -1,8 +1,8 @@
-"""Runners: computations by oneDNN on arrays of given sizes, kept from one call to the next.
+"""Runners: computations by oneDNN on arrays of given sizes, kept between calls.
 
-Each thread keeps a runner per computation and sizes: primitives with their bindings. To run one is
-to set addresses and to call the library, about 5 us of Python. What primitives need besides their
-arrays (weights in another order, scratchpads) lies in memory that all runners of a thread share.
+Each thread keeps a runner per computation and sizes: primitives with their bindings. Running one
+sets addresses and calls the library, about 5 us of Python. Additional memory of primitives (weights
+in another layout, scratchpads) is shared by all runners of a thread.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from kerasish.backends.onednn import native
 from kerasish.typing import Array
 
 _ALIGNMENT = 64
-# FLOPs per thread, about 40 us. Between two calls runs Python: the threads have to be woken up.
+# FLOPs per thread, about 40 us. Python runs between two calls, so threads must be woken up.
 GRAIN = 4e6
 _KEPT = 1024  # runners per thread; a model has three for each of its convolutions and batch sizes
 
@@ -30,7 +30,7 @@ def _aligned(nbytes: int) -> int:
 
 
 class _Memory(threading.local):
-    """What each thread has of its own: runners by computation, and memory that they share."""
+    """The data of each thread: runners by computation, and memory that they share."""
 
     def __init__(self) -> None:
         self.runners: OrderedDict[Hashable, Runner | None] = OrderedDict()
@@ -51,7 +51,7 @@ class Step:
 
     Args:
         primitive: what is computed.
-        names: argument -> name of its memory, where that is another one.
+        names: argument -> name of its memory, if that differs.
     """
 
     def __init__(self, primitive: onednn.Primitive, **names: str) -> None:
@@ -67,7 +67,7 @@ class Step:
 
 
 class Runner:
-    """Primitives that run one after the other, on other arrays in each call.
+    """Primitives that run one after the other, on different arrays in each call.
 
     Args:
         steps: the primitives.
@@ -110,16 +110,16 @@ class Runner:
 
 
 def threads_for(flops: float) -> int:
-    """Return the number of threads for a computation of so much work."""
+    """Return the number of threads for this amount of work."""
     return native.threads_for(flops, GRAIN)
 
 
 def find(key: tuple[Any, ...], make: Callable[[], Runner | None]) -> Runner | None:
-    """Return this thread's runner with this key; None where oneDNN has no fast kernel.
+    """Return this thread's runner with this key; None if oneDNN has no fast kernel.
 
     Args:
-        key: what is computed, with all sizes.
-        make: returns a new runner, or raises what oneDNN raises for what it does not have.
+        key: the computation with all sizes.
+        make: returns a new runner, or raises oneDNN's error if it is not supported.
     """
     if native.available():
         return None

@@ -1,7 +1,7 @@
-"""An optimizer's formula, traced for one variable: what is computed once, and what per element.
+"""An optimizer's formula, traced for one variable: nodes computed once, and nodes per element.
 
 The formula is written once, in ops (`optimizers/`). Its trace is a small graph, from which
-`numpy_update.py` makes a chain of NumPy calls and `cuda/update_source.py` CUDA code.
+`numpy_update.py` generates a chain of NumPy calls and `cuda/update_source.py` CUDA code.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from kerasish.ops.op import UpdateFormula
 from kerasish.ops.shapes import Spec
 from kerasish.tensor import Variable
 
-_ARRAY = (2,)  # the shape of a traced variable: it stands for every shape
+_ARRAY = (2,)  # the shape of a traced variable: it represents every shape
 
 
 class UpdateProgram(NamedTuple):
@@ -27,9 +27,9 @@ class UpdateProgram(NamedTuple):
         elements: its inputs that have elements: value, gradient, slots.
         numbers: its inputs without axes: those of `numbers` that are not None, then the
             variables read.
-        variables: the variables behind the last ones of `numbers`.
-        decay: the input that the weight decay of a variable fills, None without.
-        constants: numbers known when it was traced.
+        variables: the variables of the last ones of `numbers`.
+        decay: the input for the weight decay of a variable, None without decay.
+        constants: numbers that were known during the trace.
         once: the nodes that need no elements, in order.
         each: the nodes that are computed for each element, in the variable's dtype.
         outputs: the new value and slots.
@@ -52,12 +52,12 @@ def program_of(
     numbers: Sequence[Spec | None],
     decay: bool,
 ) -> UpdateProgram | None:
-    """Return the program of a formula, None where it is not computed element by element.
+    """Return the program of a formula, None if it is not computed element by element.
 
     Args:
         formula: the update of one variable.
         dtype: of the variable, its gradient and its slots.
-        count: how many of these there are.
+        count: the number of these.
         numbers: shapes and dtypes of the formula's numbers.
         decay: whether the variable decays.
     """

@@ -1,6 +1,6 @@
 """oneDNN on raw addresses: the matmuls, convolutions, poolings and reorders of a compiled step.
 
-Making (milliseconds the first time, then found by its sizes; safe from many threads):
+Creation (milliseconds the first time, then cached by sizes; thread-safe):
 
     matmul(a_shape, b_shape, *, a_strides, b_strides, out_strides, transpose_a, transpose_b, dtype,
            out_dtype, bias, post, b_layout, fpmath, threads)              "a" "b" "bias" "out"
@@ -24,7 +24,7 @@ from Python; `.threads`, which OpenMP must be set to before (`Record(runtime.cal
 threads_block(n))`, if two neighbors differ); `.check_process()`, which raises after a fork.
 
 Layouts: `strided(dims, strides, dtype)`, `channels_last(shape, dtype)`, `vector(n, dtype)`,
-`plain_weights(geometry, dtype)`; `a == b` tells whether a reorder can be left out. A chosen layout
+`plain_weights(geometry, dtype)`; if `a == b`, no reorder is needed. A chosen layout
 of weights, step by step:
 
     forward = convolution(g)                                  # weights_layout="any" by default

@@ -2,7 +2,7 @@
 
 Arrays outside are Keras's: x (n, *space, c), weights (*kernel, c / groups, filters), y (n, *space,
 filters). Depthwise weights (*kernel, c, multiplier) are the same bytes as groups = c, filters =
-c * multiplier. With `weights_layout="any"`, which the fast kernels want, "weights" (or "dweights")
+c * multiplier. With `weights_layout="any"`, which the fast kernels need, "weights" (or "dweights")
 is in `primitive.required` and reordered from (to) `plain_weights(...)`.
 """
 
@@ -39,7 +39,7 @@ from kerasish.backends.onednn.primitive import (
 
 @dataclass(frozen=True)
 class Geometry:
-    """The sizes that all three primitives of one convolution share; they give the output's size.
+    """The sizes that all three primitives of one convolution share, and the output's size.
 
     Args:
         x_shape: (n, *space, c) of the convolution's input, 1 to 3 axes in space.
@@ -122,7 +122,7 @@ class Geometry:
         return product
 
     def _steps(self) -> tuple[Any, ...]:
-        """Return strides, dilations (0: dense) and paddings as oneDNN takes them."""
+        """Return strides, dilations (0: dense) and paddings as oneDNN's arguments."""
         before, after = zip(*self.padding, strict=True)
         dilations = [dilation - 1 for dilation in self.dilations]
         return tuple(lib.sizes(values) for values in (self.strides, dilations, before, after))
@@ -234,7 +234,7 @@ def convolution_data_gradient(
 
     Arguments of the primitive: "dy", "weights", "dx", "scratchpad".
 
-    This is the transposed convolution as well: for Keras's Conv2DTranspose, whose kernel is
+    This is also the transposed convolution: for Keras's Conv2DTranspose, whose kernel is
     (*kernel, filters, c), `geometry` is that of the convolution from ITS output (x_shape = its
     output's shape, `filters` = its input's channels); its input is "dy", its output "dx".
 

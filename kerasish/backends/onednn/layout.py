@@ -1,4 +1,4 @@
-"""Layout: the arrangement of an array in memory, by strides or as a primitive chose it."""
+"""Layout: the arrangement of an array in memory, by strides or as chosen by a primitive."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ class Layout:
 
     @property
     def is_plain(self) -> bool:
-        """Whether strides alone describe the layout."""
+        """Whether strides describe the layout."""
         return self.strides is not None
 
     def __eq__(self, other: object) -> bool:

@@ -102,7 +102,7 @@ _BFLOAT16_INSTRUCTIONS = 0x80  # of AVX-512; a bit of oneDNN's numbers of instru
 
 
 def has_bfloat16() -> bool:
-    """Return whether oneDNN multiplies bfloat16 by instructions made for it (AVX-512 or AMX)."""
+    """Return whether oneDNN multiplies bfloat16 by native instructions (AVX-512 or AMX)."""
     return not native.available() and _has_bfloat16_instructions()
 
 
@@ -134,7 +134,7 @@ class Unsupported(OneDnnError):
 
 @functools.cache
 def function_of(name: str) -> Any:
-    """Return dnnl_`name`, which returns a status; `call` checks that, too."""
+    """Return dnnl_`name`, which returns a status; `call` also checks it."""
     function = getattr(native.library(), f"dnnl_{name}")
     function.argtypes = _SIGNATURES[name]
     function.restype = ctypes.c_int
@@ -162,8 +162,8 @@ def create(name: str, *arguments: Any, about: str = "") -> int:
 
 
 def free_with(owner: object, name: str, *handles: int) -> None:
-    """Free objects by dnnl_`name` when `owner` goes; not at the interpreter's end, when threads
-    may still run and the memory goes anyway.
+    """Free objects by dnnl_`name` when `owner` is freed; not at the interpreter's end, when threads
+    may still run and the memory is freed anyway.
     """
     weakref.finalize(owner, _destroy_all, name, handles, os.getpid()).atexit = False
 
@@ -174,7 +174,7 @@ def _destroy_all(name: str, handles: Sequence[int], process: int) -> None:
 
 
 def destroy(name: str, handle: int, process: int) -> None:
-    """Free an object, in the process that made it: after a fork its locks may be held forever."""
+    """Free an object in the process that created it: after a fork its locks may stay held."""
     if handle and process == os.getpid():
         function_of(name)(handle)
 

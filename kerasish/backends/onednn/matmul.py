@@ -54,12 +54,12 @@ def matmul(
         a_shape: (*batch, m, k) as the product sees it, whatever the strides.
         b_shape: (*batch, k, n); sizes of batch axes are equal or 1 in one of the two (broadcast);
             the shorter of both ranks is filled with leading ones.
-        a_strides: elements (not bytes) from one index to the next, as many as sizes; None: a is
+        a_strides: elements (not bytes) from one index to the next, one per size; None: a is
             C-ordered.
         b_strides: the same of b.
-        out_strides: the same of out, whose last axis must go in steps of 1.
-        transpose_a: a lies as C-ordered (*batch, k, m); instead of a_strides.
-        transpose_b: b lies as C-ordered (*batch, n, k); instead of b_strides.
+        out_strides: the same of out, whose last axis must have stride 1.
+        transpose_a: a is stored C-ordered as (*batch, k, m); instead of a_strides.
+        transpose_b: b is stored C-ordered as (*batch, n, k); instead of b_strides.
         dtype: of a and b: "float32", "bfloat16" or "float16".
         out_dtype: of out; None: `dtype`. Sums are float32 inside.
         bias: None, or the dtype of a bias of n elements.

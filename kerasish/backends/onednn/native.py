@@ -2,7 +2,7 @@
 
     available() -> str              "" if oneDNN can be used, else why not and what to install
     library() -> ctypes.CDLL        libdnnl; raises NativeError with that reason
-    openmp_available() -> str       the same for the OpenMP run time alone
+    openmp_available() -> str       the same for the OpenMP runtime only
     symbol(name) -> int             address of a function ("GOMP_parallel") there, or 0
     get_threads() / set_threads(n)  the number of threads that the engine may use
     threads_for(work, grain)        the number of threads that `work` should use
@@ -10,7 +10,7 @@
     use_threads(n)                  context: OpenMP regions of this thread have n threads
     forked() -> bool                this process is a fork of one that had loaded the libraries
 
-oneDNN and our loops use one OpenMP runtime and so one thread pool. Its workers spin for a bounded
+oneDNN and our loops use one OpenMP runtime and one thread pool. Its workers spin for a bounded
 time before they sleep (measured: as fast as spinning forever, and not slowed down by other busy
 processes), unless `GOMP_SPINCOUNT` or `OMP_WAIT_POLICY` is set.
 
@@ -37,7 +37,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from kerasish import config
-from kerasish.backends.onednn import elf
+from kerasish.backends.onednn.renamed_library import load_renamed
 from kerasish.backends.wheels import files_of
 
 _SPIN = "10000"
@@ -66,7 +66,7 @@ _lock = fork_safe_lock(globals(), "_lock")
 
 
 class NativeError(RuntimeError):
-    """A native library is missing or cannot be used; the message says what to install."""
+    """A native library is missing or cannot be used; the message names what to install."""
 
 
 class _State:
@@ -80,7 +80,7 @@ class _State:
     process = 0  # the process that loaded it
 
 
-# ------------------------------------------------------------------------------------------ finding
+# ------------------------------------------------------------------------------------------ loading
 
 
 def openmp_available() -> str:
@@ -123,7 +123,7 @@ def library() -> ctypes.CDLL:
 def symbol(name: str) -> int:
     """Return the address of the C function `name` of OpenMP or oneDNN; 0 if there is none.
 
-    The libraries that oneDNN is linked to come first, so that there is one thread pool.
+    The libraries that oneDNN is linked to have priority, so that there is one thread pool.
     """
     available()
     for loaded in (_State.onednn, _State.openmp):
@@ -143,7 +143,7 @@ def _load_openmp() -> tuple[ctypes.CDLL | None, str]:
         # Systems without libgomp: scikit-learn's wheel contains one under another name.
         for path in _bundled_openmp():
             with contextlib.suppress(OSError, ValueError):
-                return elf.load_renamed(path, "libgomp.so.1"), ""
+                return load_renamed(path, "libgomp.so.1"), ""
     return None, (
         "libgomp.so.1, the OpenMP run time, was not found. Install it (Debian, Ubuntu: "
         "`apt-get install libgomp1`; Alpine: `apk add libgomp`; conda: `conda install libgomp`)."
@@ -248,7 +248,7 @@ def _bounded_spin() -> Iterator[None]:
 
 @functools.cache
 def _threads_functions() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """Return OpenMP's getter and setter of the thread count, as calls that keep Python's lock."""
+    """Return OpenMP's getter and setter of the thread count, as calls that hold Python's lock."""
     get, put = symbol("omp_get_max_threads"), symbol("omp_set_num_threads")
     if not get or not put:
         return None
@@ -285,7 +285,7 @@ def get_threads() -> int:
 def _earlier_limit() -> int:
     """Return the limit that threadpoolctl had set before our libraries were loaded.
 
-    It cannot limit libraries loaded later. The libraries that it limits show when the limit ends.
+    It cannot limit libraries loaded later. The limits of other libraries show when the limit ends.
     """
     limits = [own.num_threads for own in _State.limited if own.num_threads < _natural(own)]
     if not limits and threading.get_ident() == _State.limited_in:
@@ -348,7 +348,7 @@ def use_threads(threads: int) -> Iterator[None]:
 
 @functools.cache
 def _quota() -> int:
-    """Return the number of processors; no limit where the user has set a number of threads.
+    """Return the number of processors; no limit if the user has set a number of threads.
 
     OpenMP reads the environment once, when it is loaded, and so does this function.
     """

@@ -67,7 +67,7 @@ def pool_forward(
 
     Raises:
         ValueError: sizes, kind or dtype do not fit.
-        Unsupported: oneDNN cannot do it here.
+        Unsupported: oneDNN does not support it on this processor.
     """
     code, about = _check(kind, geometry, dtype)
     x, y = (channels_last(shape, dtype) for shape in (geometry.x_shape, geometry.y_shape))
@@ -126,12 +126,12 @@ def _check(kind: str, geometry: Geometry, dtype: str) -> tuple[int, str]:
         if max(before, after) >= window and window > 1:
             raise ValueError(f"{about}: padding {before, after} must be smaller than the window.")
     if geometry.filters != geometry.x_shape[-1] or geometry.groups != geometry.filters:
-        raise ValueError(f"{about}: make the geometry by pooling_geometry.")
+        raise ValueError(f"{about}: create the geometry by pooling_geometry.")
     return _KINDS[kind], about
 
 
 def _sizes(geometry: Geometry) -> list[Any]:
-    """Return strides, window, dilations and paddings as oneDNN takes them."""
+    """Return strides, window, dilations and paddings as oneDNN's arguments."""
     strides, dilations, before, after = geometry._steps()
     return [strides, lib.sizes(geometry.kernel), dilations, before, after]
 

@@ -15,7 +15,7 @@ both must be equal. `make` sets the number at the creation. Before a record whos
 from those of the previous record, a program has Record(runtime.call_threads, threads_block(n)),
 which takes 5 ns, and at its end a record that restores the first number.
 
-Bindings do not keep buffers alive, except arrays that are bound as such: the caller does.
+Bindings keep only arrays that are bound as such alive; the caller keeps other buffers alive.
 """
 
 from __future__ import annotations
@@ -365,8 +365,8 @@ class Binding:
         """Run it once, from Python, with its number of threads.
 
         Raises:
-            OneDnnError: oneDNN failed, or this process is a fork of the one that made it for more
-                than one thread (which would wait forever).
+            OneDnnError: oneDNN failed, or this process is a fork of the one that created it for
+                several threads (which would wait forever).
         """
         self.check_process()
         if native.openmp_threads() == self.threads:
@@ -378,7 +378,7 @@ class Binding:
             lib.check(status, "primitive_execute", self.primitive.name)
 
     def run_at(self, addresses: Sequence[int]) -> None:
-        """Run it once on memory that lies at these addresses: for callers that know its sizes.
+        """Run it once on memory at these addresses: for callers that know its sizes.
 
         Args:
             addresses: one for each of `primitive.arguments`, in their order. Nothing is checked.
@@ -396,7 +396,7 @@ class Binding:
         """Raise OneDnnError if running this in a forked child would wait forever."""
         if self.threads > 1 and native.forked():
             raise lib.OneDnnError(
-                f"{self.primitive.name}: made for {self.threads} threads before a fork; "
+                f"{self.primitive.name}: created for {self.threads} threads before a fork; "
                 "OpenMP's threads do not exist in the child. Compile the model again there (it "
                 "then uses one thread), or start processes by 'spawn' or 'forkserver'."
             )
@@ -435,7 +435,7 @@ def clear_cache() -> None:
 
 
 def choose_threads(threads: int | None, work: float, grain: float) -> int:
-    """Return `threads` if given and allowed, else the number that suits `work`."""
+    """Return `threads` if given and allowed, else the number for `work`."""
     if threads is None:
         return native.threads_for(work, grain)
     if isinstance(threads, bool) or threads != int(threads) or threads < 1:

@@ -20,7 +20,7 @@ GRAIN = 128 * 1024  # bytes read and written per thread
 def reorder(
     source: Layout, destination: Layout, *, accumulate: bool = False, threads: int | None = None
 ) -> Primitive:
-    """Return the primitive destination = source (or += with `accumulate`), elementwise.
+    """Return the primitive destination = source (or += with `accumulate`), element-wise.
 
     Arguments of the primitive: "source", "destination" (and "scratchpad" where it has bytes).
 

@@ -3,9 +3,9 @@
 The contract is that of `kerasish.backends.loops`. A call takes a few microseconds of Python: it
 writes addresses and sizes into an argument block and runs the record's function.
 
-Results do not depend on the number of threads. Sums along rows and single elements never do. A
-kernel that reduces columns runs on a number of threads that divides its groups, so that no group is
-shared.
+Results do not depend on the number of threads. Sums along rows and single elements never do. The
+number of threads of a kernel that reduces columns divides the number of its groups, so that threads
+share no group.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.typing import Array
 
 _ALIGNMENT = 64
-# Nanoseconds of work per thread. Between two loops runs Python: the threads have to be woken up.
+# Nanoseconds of work per thread. Python runs between two loops, so the threads must be woken up.
 GRAIN = 20_000.0
 
 
@@ -52,16 +52,16 @@ _memory = _Memory()
 
 
 class _Segments(NamedTuple):
-    """The argument block and the table of segments of given sizes, but for the addresses.
+    """The argument block and the table of segments of given sizes, without the addresses.
 
     Attributes:
         pack_words: packs the block.
         pack_rows: packs the table.
         words: of the block.
         rows: of the table.
-        places: where the addresses of each operand that has elements stand in a row of the table.
-        shared: where the addresses of what all segments share stand in the block.
-        width: how many words a row has.
+        places: the positions of the addresses of each operand with elements in a row of the table.
+        shared: the positions in the block of the addresses that all segments share.
+        width: the number of words of a row.
     """
 
     pack_words: Callable[..., bytes]
@@ -99,7 +99,7 @@ class KernelLoop:
     def at(
         self, addresses: Sequence[int], rows: int, columns: int, strides: tuple[int, ...]
     ) -> None:
-        """Run the loop on operands that lie anywhere; see `ArrayLoop`."""
+        """Run the loop on operands at given addresses; see `ArrayLoop`."""
         self._place(addresses, rows, columns, 1, strides)
 
     def _place(
@@ -123,7 +123,7 @@ class KernelLoop:
     def _words(
         self, rows: int, columns: int, groups: int, most: int, strides: tuple[int, ...] | None
     ) -> tuple[Callable[..., bytes], tuple[int, ...], list[int], int]:
-        """Return what packs the argument block, its words, where addresses stand, scratch bytes."""
+        """Return the block's packer, its words, the positions of addresses, and scratch bytes."""
         kernel = self._kernel
         threads = self._threads(rows, columns, groups, most)
         operands: list[Operand | int] = [0] * self._count
@@ -139,7 +139,7 @@ class KernelLoop:
         return pack, tuple(block.tolist()), places, scratch
 
     def _threads(self, rows: int, columns: int, groups: int, most: int) -> int:
-        """Return the number of threads; where columns are reduced, none shares a group."""
+        """Return the number of threads; where columns are reduced, they share no group."""
         threads = choose_threads(self._kernel, rows, columns, most, GRAIN)
         if not self._reduces or (
             groups == 1 and self._by_column and self._splits(columns, threads)
@@ -149,7 +149,7 @@ class KernelLoop:
 
     @staticmethod
     def _splits(columns: int, threads: int) -> bool:
-        """Return whether threads share the columns, each of which one thread reduces."""
+        """Return whether threads divide the columns, and one thread reduces each column."""
         return columns >= threads * arguments.PAD
 
     def over_segments(
@@ -192,8 +192,8 @@ def compile_array_loop(describe: Describe, segments: bool = False) -> KernelLoop
     """Return the loop that `describe` describes; None where no loop can be compiled.
 
     Args:
-        describe: calls the methods of the builder that it is given.
-        segments: whether the loop is to run by `over_segments`.
+        describe: calls the methods of the builder that is passed to it.
+        segments: whether the loop will run by `over_segments`.
     """
     builder = KernelBuilder(segments=segments)
     describe(builder)

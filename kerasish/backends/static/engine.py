@@ -79,11 +79,11 @@ class Static(Backend):
     def fused_call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Structure | None:
-        """Return what a function composed of ops gives, by one kernel; None: there is none."""
+        """Return the result of a function composed of ops, by one kernel; None if there is none."""
         return self.eager.fused_call(function, args, kwargs)
 
     def threads(self) -> int:
-        """Return how many threads a step may use now."""
+        """Return the number of threads that a step may use now."""
         return native.get_threads()
 
     def compile(self, function: Callable[..., Any], **options: Any) -> TracedStep:
@@ -108,12 +108,12 @@ class TracedStep(CompiledStep):
 
     def __call__(self, *args: Any) -> Structure:
         if current_scope() is not None:
-            # Inside a trace, another step or a user's scope, the step is a part of that.
+            # Inside a trace, another step or a user's scope, the step is part of it.
             return self.eager.compile(self.function)(*args)
         return self._find(args)(args)
 
     def call_on_array(self, x: Array) -> Array | None:
-        """Do a step of one array; return its result as a new array, None where nothing has run."""
+        """Run a step on one array; return its result as a new array, None if nothing has run."""
         if current_scope() is not None:
             return None
         call = self._find((x,), ((x.shape, x.dtype),))
@@ -125,11 +125,11 @@ class TracedStep(CompiledStep):
         return call.ready_call(x, mark) if type(call) is CompiledCall else None
 
     def call_timed(self, *args: Any) -> tuple[Structure, list[Timing]]:
-        """Do the step; return its result, and the time of each of its records."""
+        """Run the step; return its result, and the time of each of its records."""
         return self._find(args).call_timed(args)
 
     def call_reading(self, *args: Any) -> tuple[Structure, list[tuple[Variable, Tensor]] | None]:
-        """Do the step; return its result, and each variable that it read, with its value then."""
+        """Run the step; return its result, and each variable that it read, with its value then."""
         return self._find(args).call_reading(args)
 
     def _find(self, args: Sequence[Any], key: Any = None) -> CompiledCall | Paths:
@@ -163,7 +163,7 @@ class TracedStep(CompiledStep):
         return Paths(self, args, first) if first.conditions else first
 
     def _path(self, args: Sequence[Any], given: Sequence[Array]) -> CompiledCall:
-        """Trace and compile the step for data that gives Python these answers."""
+        """Trace and compile the step for data with these answers to Python."""
         answers = Answers(given, self.eager.kernel)
         with no_collections():
             with collecting_uses() as used, watching_random(self.name):
@@ -178,7 +178,7 @@ class TracedStep(CompiledStep):
             return CompiledCall(traced, *rest, self.training)
 
     def path(self, args: Sequence[Any], given: Sequence[Array]) -> CompiledCall:
-        """Return the step compiled for data that gives Python these answers to its questions.
+        """Return the step compiled for data with these answers to Python's questions.
 
         Args:
             args: the arguments of a call.
@@ -202,8 +202,8 @@ class TracedStep(CompiledStep):
         if len(alike) < MOST_CONSTANTS:
             return
         raise TraceError(
-            f"{self.name}: compiled {len(alike)} times for arguments that differ in their Python "
-            f"values alone, the last time {explain(key, alike)}. Such values are built into what "
+            f"{self.name}: compiled {len(alike)} times for arguments that differ only in their "
+            f"Python values, the last time {explain(key, alike)}. Such values are built into what "
             "is compiled: pass those that change as arrays, np.asarray(value)."
         )
 
@@ -228,11 +228,11 @@ class TracedStep(CompiledStep):
         return compiled.over_rows(arrays, parts, args, order)
 
     def _calls(self) -> list[CompiledCall]:
-        """Return all that is compiled."""
+        """Return all compiled calls."""
         return [call for known in self._by_signature.values() for call in known.calls]
 
     def prepare(self, *args: Any) -> bool:
-        """Compile the step for arguments like these, and take its memory; run nothing."""
+        """Compile the step for arguments like these, and allocate its memory; run nothing."""
         return bool(self._find(args).calls)
 
     def stages(self, *args: Any) -> list[tuple[str, list[Formula]]]:
@@ -242,15 +242,15 @@ class TracedStep(CompiledStep):
         return stages(calls[0].traced, level, slow_halves(), self.function) if calls else []
 
     def peaks(self) -> Peaks | None:
-        """Return what the machine does at best, measured once."""
+        """Return the peak performance of the machine, measured once."""
         return measured_peaks()
 
     def memory_report(self) -> dict[str, int]:
-        """Return what the largest of the compiled calls holds, in bytes.
+        """Return the memory of the largest compiled call, in bytes.
 
         "planned" is its arena, with "inputs" among it, "unshared" what a buffer per value would
         take; "constants", "variables" and "overhead" (the arguments of native calls, and what
-        aligns each block of memory) lie outside.
+        aligns each block of memory) are outside the arena.
         """
         reports = [c.memory() for c in self._calls()]
         return max(reports, key=lambda report: report["planned"], default={})
@@ -315,7 +315,7 @@ class CompiledCall:
         self._blocks = None if blocks is None else BlockRuns(blocks, self.results, self.threads)
 
     def _compiled_plan(self, eager: Eager, level: str, name: str) -> Any:
-        """Return the compiled plan of the traced graph, that of an equal graph if there is one."""
+        """Return the compiled plan of the traced graph, or that of an equal graph."""
         traced, watch = self.traced, None
         if config.is_debugging():
             say(f"{name}: traced\n{traced.graph}")
@@ -358,7 +358,7 @@ class CompiledCall:
         buffers = [*variables, *(t for n, t in zip(updated, targets) if n < 0)]
         try:
             updates = list(zip(targets, graph.outputs[results:]))
-            # CompiledPlans outlive their models: what they hold must not hold variables.
+            # Compiled plans outlive their models: what they hold must not hold variables.
             report = None
             if self._training and level == "fast_run":
                 report = partial(report_slow, self._name, self.traced.paths, self.traced_graph)
@@ -384,7 +384,7 @@ class CompiledCall:
             return Unlowered(unfused, list(zip(targets, unfused.outputs[results:])))
 
     def memory(self) -> dict[str, int]:
-        """Return what this call holds, in bytes."""
+        """Return the memory of this call, in bytes."""
         variables = dict.fromkeys((*self.variables, *self.traced.updated))
         copies = 1 if self._blocks is None else self._blocks.threads
         return memory_of(self.executable, [v.buffer.array for v in variables], copies)
@@ -406,11 +406,11 @@ class CompiledCall:
         )
 
     def call_on_array(self, x: Array) -> Array | None:
-        """Run on one array; return the result, None where the step has others as well."""
+        """Run on one array; return the result, None if the step has several results."""
         return self._results((x,))[0] if self._single else None
 
     def ready_call(self, x: Array, mark: object) -> Callable[[Array], Array | None] | None:
-        """Return a function that runs on one array at little cost; None: none does."""
+        """Return a function that runs on one array at little cost, or None."""
         if not self._single or self._blocks is not None:
             return None
         return ready_call(self._lanes, self.graph, self.results[0], x, self.guards, mark)
@@ -420,7 +420,7 @@ class CompiledCall:
         lanes = self._lanes
         executable = lanes.enter(run is not None)
         try:
-            if lanes.alone:
+            if lanes.exclusive:
                 sync_to_buffers(self.variables)
             if self._blocks is None:
                 fill(executable.inputs, args)
@@ -429,7 +429,7 @@ class CompiledCall:
                     return self._blocks.call(args, executable, lanes, run)
                 if run is not None:
                     run()
-                elif lanes.alone:
+                elif lanes.exclusive:
                     executable.run()
                 else:
                     executable.run_sharing()  # type: ignore[union-attr]
@@ -449,14 +449,14 @@ class CompiledCall:
         return OtherPath([self.executable.output(v) for v in values])
 
     def explained(self, error: RecordError, executable: Any = None) -> Exception:
-        """Return what to raise for a record that failed in a run of an executable."""
+        """Return the exception for a record that failed in a run of an executable."""
         ran = executable or self.executable
         return explained(error, ran, self.origins) if isinstance(ran, Executable) else error
 
     def call_reading(
         self, args: tuple[Any, ...]
     ) -> tuple[Structure, list[tuple[Variable, Tensor]]]:
-        """Run; return the result, and each variable that is read, with its value before."""
+        """Run; return the result, and each variable that is read, with its previous value."""
         reads = [(v, v.latest) for v in self.variables]
         return self(args), reads
 
@@ -474,7 +474,7 @@ class CompiledCall:
         )  # fmt: skip
 
     def _row_timings(self, timed: Sequence[tuple[Record, float]]) -> list[Timing]:
-        """Return what a timed batch of a run over rows found out."""
+        """Return the timings of a batch of a run over rows."""
         unit_of = self.executable.unit_of  # type: ignore[union-attr]
         return timings([(r.name or "record", unit_of(r), s) for r, s in timed], self.origins)
 

@@ -1,4 +1,4 @@
-"""Data adapters: whatever the user passes to `fit` becomes numbered epochs of NumPy batches."""
+"""Data adapters: what the user passes to `fit` becomes numbered epochs of NumPy batches."""
 
 from kerasish.engine.data.arrays import ArrayData as ArrayData
 from kerasish.engine.data.batch import Batch as Batch

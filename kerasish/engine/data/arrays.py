@@ -94,7 +94,7 @@ class ArrayData(Data):
         return [rows.array for rows in self._rows if isinstance(rows, ArrayRows)]
 
     def pack(self, flat: Sequence[Array]) -> Batch:
-        """Return (x, y, sample_weight) with the entries of `flat` where `arrays` came from."""
+        """Return (x, y, sample_weight) with the entries of `flat` at the places of `arrays`."""
         rest = iter(flat)
         if self._simple:
             x, y, w = (None if part is None else next(rest) for part in self._structure)

@@ -61,7 +61,7 @@ def to_batch(data: Structure, place: str, class_weight: Structure = None) -> Bat
 
     Args:
         data: what the generator, data set or loader gave.
-        place: where it came from, for errors: "batch 3 of the generator".
+        place: its origin, for errors: "batch 3 of the generator".
         class_weight: weight of each class, or None.
 
     Raises:

@@ -1,6 +1,6 @@
 """From what users hand over to NumPy arrays: dtypes, nested structures, errors that name the place.
 
-Floats of any width become `floatx`, so that a model meets one dtype whatever the file was written
+Floats of any width become `floatx`, so that a model meets one dtype, however the file was written
 in; integers, booleans and complex numbers stay as they are; strings pass where the caller says so.
 """
 
@@ -82,7 +82,7 @@ def to_array(value: object, name: str, strings: bool = False) -> np.ndarray:
 
 
 def cast(array: np.ndarray, name: str, strings: bool = False) -> np.ndarray:
-    """Return `array` itself if its dtype serves, else a copy in one that does."""
+    """Return `array` itself if its dtype is supported, else a copy in one that is."""
     kind = array.dtype.kind
     if kind == "f" or (kind == "V" and array.dtype.name.startswith(_SMALL_FLOATS)):
         return _to_floatx(array)

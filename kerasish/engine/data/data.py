@@ -81,7 +81,7 @@ class Data(Closing):
         batch_size: rows per batch, None where the source decides.
         in_memory: whether `arrays`, `pack` and `order` exist (plain arrays only).
         reads_ahead: whether batches may be read before the ones before them are trained on.
-        exhausted: set when a generator has run dry: no later epoch has a batch, training stops.
+        exhausted: set when a generator is exhausted: later epochs have no batches, training stops.
     """
 
     num_samples: int | None = None
@@ -115,7 +115,7 @@ class Data(Closing):
 
         Args:
             epoch: number of the epoch, from 0; the order of the rows is a function of it.
-            start: batches to leave out at the beginning: where an interrupted epoch goes on.
+            start: batches to leave out at the beginning: where an interrupted epoch continues.
         """
         held, self._held = self._held, None
         if held is not None:
@@ -133,7 +133,7 @@ class Data(Closing):
         return opened
 
     def _drop_held(self) -> None:
-        """Forget what `peek` has opened."""
+        """Drop what `peek` has opened."""
         held, self._held = self._held, None
         if held is not None:
             held[2].close()
@@ -163,12 +163,12 @@ class Data(Closing):
         return None
 
     def leave_out(self, count: int) -> None:
-        """Go on after `count` of the batches that `batches_ahead` has returned."""
+        """Continue after `count` of the batches that `batches_ahead` has returned."""
 
     def state(self) -> dict[str, Any] | None:
         """Return the place after the batches that were taken, for `go_to`.
 
-        None where the numbers of the epoch and of the batch say it all.
+        None where the numbers of the epoch and of the batch are enough.
         """
         return None
 
@@ -178,11 +178,11 @@ class Data(Closing):
         Nothing to do where each batch is a function of its number.
 
         Args:
-            point: where the training goes on.
+            point: where the training continues.
         """
 
     def facts(self) -> dict[str, str]:
-        """Return what tells these data from others, for a training that is resumed."""
+        """Return what distinguishes these data from others, for a training that is resumed."""
         return {"data": f"{type(self).__name__}, {self.num_batches} batches per epoch"}
 
     def close(self) -> None:
@@ -198,7 +198,7 @@ class Data(Closing):
     def _window(self, epoch: int, batches: int) -> tuple[int, int, int]:
         """Return (pass over the data, first batch, end) of an epoch over `batches` batches.
 
-        With fewer steps than batches an epoch goes on where the one before it stopped, as in Keras.
+        With fewer steps than batches an epoch continues where the last one stopped, as in Keras.
         """
         if self._steps is None or self._steps >= batches:
             return epoch, 0, batches
@@ -212,9 +212,9 @@ class Data(Closing):
             return
         self._warned = True
         end = "training stops" if self.exhausted else "the epoch ends there"
-        wanted = "" if self._steps is None else f" of {self._steps_name}={self._steps}"
+        limit = "" if self._steps is None else f" of {self._steps_name}={self._steps}"
         warnings.warn(
-            f"{what} ran out of data in epoch {epoch + 1} after {seen} batches{wanted}: {end}. "
+            f"{what} ran out of data in epoch {epoch + 1} after {seen} batches{limit}: {end}. "
             f"Let it give more batches (a generator: `while True:`), or lower {self._steps_name} "
             "or epochs.",
             stacklevel=2,
@@ -222,7 +222,7 @@ class Data(Closing):
 
 
 def random_order(count: int, seed: int, epoch: int) -> np.ndarray:
-    """Return a permutation of 0 .. count - 1 that is a function of (seed, epoch) alone, int64.
+    """Return a permutation of 0 .. count - 1 that depends only on (seed, epoch), int64.
 
     The bits are Philox4x64-10's with `seed` as key; each epoch owns 2**64 counters.
 

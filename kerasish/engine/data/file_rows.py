@@ -1,4 +1,4 @@
-"""Rows of a dataset that lies in one piece in an HDF5 file, read from the file itself."""
+"""Rows of a dataset stored contiguously in an HDF5 file, read from the file itself."""
 
 from __future__ import annotations
 
@@ -58,16 +58,16 @@ class FileRows:
 
 
 def file_rows(source: Any) -> FileRows | None:
-    """Return the rows of an HDF5 dataset as they lie in its file, or None.
+    """Return the rows of an HDF5 dataset as stored in its file, or None.
 
-    They do in a file that is only read, unless the dataset is cut into chunks or lies elsewhere.
+    The file must be read-only and the dataset contiguous: no chunks, no external storage.
     """
     if type(source).__module__.partition(".")[0] != "h5py" or not hasattr(source, "chunks"):
         return None
     file, offset = source.file, source.id.get_offset()
     plain = source.dtype.kind in "fiu" and source.dtype.isnative and source.size
-    alone = file.mode == "r" and file.driver == "sec2" and not file.swmr_mode
-    if not plain or not alone or offset is None or source.external or source.is_virtual:
+    read_only = file.mode == "r" and file.driver == "sec2" and not file.swmr_mode
+    if not plain or not read_only or offset is None or source.external or source.is_virtual:
         return None
     if file.userblock_size or not hasattr(os, "preadv"):
         return None

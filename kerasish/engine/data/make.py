@@ -1,4 +1,4 @@
-"""`make_data`: from whatever the user passed as `x` to the `Data` that serves it."""
+"""`make_data`: from what the user passed as `x` to the matching `Data`."""
 
 from __future__ import annotations
 
@@ -45,14 +45,14 @@ def make_data(
         y: targets, arrays likewise; None with a source of batches, which gives them itself.
         sample_weight: weight of each sample, arrays likewise.
         class_weight: {class: weight}; multiplies the weights of the samples.
-        batch_size: samples a batch, for arrays only; default 32.
+        batch_size: samples per batch, for arrays only; default 32.
         steps_per_epoch: batches per epoch; default all that there are.
         shuffle: True, False, or "batch" (the order of whole batches, for data on disk).
         seed: the order in epoch e is a function of (seed, e).
         training: whether errors name `steps_per_epoch` (else `steps`).
 
     Raises:
-        ValueError: the message names the argument, what was expected and what came.
+        ValueError: the message names the argument, what was expected and what was given.
 
     Example:
         >>> data = make_data(np.zeros((5, 2)), [0, 1, 0, 1, 0], batch_size=2)
@@ -68,10 +68,10 @@ def make_data(
     if class_weight is not None:
         check_class_weight(class_weight)
     if isinstance(x, DataSource):
-        _check_alone(x, y, sample_weight, batch_size)
+        _check_only_x(x, y, sample_weight, batch_size)
         return SourceData(x, class_weight, steps_per_epoch, training)
     if is_py_dataset(x):
-        _check_alone(x, y, sample_weight, None)
+        _check_only_x(x, y, sample_weight, None)
         if batch_size is not None:
             warnings.warn(
                 f"batch_size={batch_size} is ignored: x is a {type(x).__name__}, which gives whole "
@@ -95,7 +95,7 @@ def make_data(
             training=training,
         )
     if hasattr(x, "__iter__") and not isinstance(x, _NO_DATA):
-        _check_alone(x, y, sample_weight, batch_size)
+        _check_only_x(x, y, sample_weight, batch_size)
         return StreamData(x, class_weight, steps_per_epoch, training)
     raise ValueError(_unknown(x))
 
@@ -132,7 +132,7 @@ def _check_count(name: str, value: float | None) -> None:
         raise ValueError(f"{name}: expected a positive integer or None, got {value!r}.")
 
 
-def _check_alone(x: object, y: Array, sample_weight: Structure, batch_size: int | None) -> None:
+def _check_only_x(x: object, y: Array, sample_weight: Structure, batch_size: int | None) -> None:
     kind = type(x).__name__
     given = {"y": y, "sample_weight": sample_weight, "batch_size": batch_size}
     for name, value in given.items():

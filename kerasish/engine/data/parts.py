@@ -1,4 +1,4 @@
-"""Inputs that are several arrays in a batch, and what a step's layers get for them."""
+"""Inputs that are several arrays per batch, and what a step's layers get for them."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ class PyDataset:
     or `num_batches`, the number of batches (None: endless, then `fit` needs `steps_per_epoch`).
 
     Args:
-        workers: threads that read ahead; 0 or 1 reads in the main thread, when a batch is wanted.
+        workers: threads that read ahead; 0 or 1: the main thread reads, when a batch is requested.
         use_multiprocessing: accepted for compatibility. Workers are threads here as well: batches
             need not be copied between processes, and NumPy, h5py and file reading release the GIL.
         max_queue_size: batches read ahead at most.
@@ -157,7 +157,7 @@ class PyDatasetData(Data):
     def _warn_called(self, epochs: int) -> None:
         warnings.warn(
             f"fit resumes: on_epoch_begin and on_epoch_end of {self._what} were called again for "
-            f"the {epochs} epochs done. The training goes on exactly if they do the same as "
+            f"the {epochs} epochs done. The training continues exactly if they do the same as "
             "before.",
             stacklevel=2,
         )
@@ -199,7 +199,7 @@ def read_ahead(
     An error in a thread is raised here, when its batch is due, with the thread's traceback.
     The threads are daemons: one that hangs in user code cannot keep the process from ending.
     """
-    from concurrent.futures import Future  # it brings `logging` along
+    from concurrent.futures import Future  # it imports `logging`
 
     tasks: queue.SimpleQueue[tuple[Future[Batch], int] | None] = queue.SimpleQueue()
     pending: deque[Future[Batch]] = deque()
@@ -230,7 +230,7 @@ def read_ahead(
 
 
 def do_tasks(work: Callable[[Any], Any], tasks: queue.SimpleQueue[Any]) -> None:
-    """Do what a queue brings, in a thread: (future of the result, task), until None.
+    """Do the tasks of a queue, in a thread: (future of the result, task), until None.
 
     Args:
         work: gives a task's result.

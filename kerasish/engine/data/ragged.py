@@ -123,7 +123,7 @@ def _joined(parts: Sequence[Any], name: str) -> Array:
     shapes = {a.shape[1:] for a in arrays}
     if len(shapes) > 1:
         raise ValueError(
-            f"{name}: sequences may differ in their lengths alone, got steps of the shapes "
+            f"{name}: sequences may differ only in their lengths, got steps of the shapes "
             f"{sorted(shapes)}."
         )
     return np.concatenate(arrays)

@@ -1,4 +1,4 @@
-"""Row readers: one array-like thing of `count` rows, read by index without touching the others."""
+"""Row readers: one array-like object of `count` rows, read by index without touching the others."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LOADED = ("__dlpack__", "__cuda_array_interface__", "numpy", "to_numpy", "detac
 
 
 class Rows(Protocol):
-    """What the data adapters ask of an array-like thing."""
+    """What the data adapters need of an array-like object."""
 
     in_memory: bool
     count: int
@@ -100,7 +100,7 @@ class SparseRows:
 
 
 class StoredRows:
-    """Rows of something that lives elsewhere: an h5py dataset, a memory map, any sliceable thing.
+    """Rows stored elsewhere: an h5py dataset, a memory map, any sliceable object.
 
     Scattered rows are read in ascending order, each once, which is what HDF5 demands and what
     disks like, and are put into the order asked for afterwards.
@@ -112,7 +112,7 @@ class StoredRows:
         exact: whether the rows keep the source's dtype.
 
     Attributes:
-        file: the rows as they lie in a file, where h5py is not needed to read them; else None.
+        file: the rows as stored in a file, where h5py is not needed to read them; else None.
     """
 
     in_memory = False
@@ -134,7 +134,7 @@ class StoredRows:
     def take(self, indices: np.ndarray) -> np.ndarray:
         if not len(indices):
             return self.part(0, 0)
-        if len(indices) > 1 and (np.diff(indices) == 1).all():  # a batch of rows as they lie
+        if len(indices) > 1 and (np.diff(indices) == 1).all():  # a batch of consecutive rows
             rows = self.part(int(indices[0]), int(indices[-1]) + 1)
             return rows if rows.base is None else rows.copy()
         if self.file is not None:
@@ -157,7 +157,7 @@ class StoredRows:
             try:
                 return self.source[ascending]
             except (TypeError, IndexError):
-                self._one_by_one = True  # it knows integers and slices only
+                self._one_by_one = True  # it supports only integers and slices
         return np.stack([np.asarray(self.source[int(i)]) for i in ascending])
 
 

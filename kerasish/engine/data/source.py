@@ -1,4 +1,4 @@
-"""Data sources that know their place: the contract, and what `fit` makes of such a source."""
+"""Data sources with a place: the contract, and what `fit` makes of such a source."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class PlacedIterator(Protocol):
 
 
 class DataSource:
-    """What `fit` takes that knows its place: passes over batches that can be restored.
+    """A source for `fit` with a place: passes over batches that can be restored.
 
     `kerasish.data.Dataset` is one. Pass number n gives the same batches each time.
     """
@@ -62,7 +62,7 @@ class DataSource:
         return False
 
     def facts(self) -> dict[str, str]:
-        """Return what tells these data from others, for a training that is resumed."""
+        """Return what distinguishes these data from others, for a training that is resumed."""
         return {"data": type(self).__name__}
 
     def source_state(self) -> Any:
@@ -76,7 +76,7 @@ class DataSource:
 class SourceData(Data):
     """The batches of a `DataSource`.
 
-    Each epoch is a pass. With `steps_per_epoch` an epoch of a training goes on where the one before
+    Each epoch is a pass. With `steps_per_epoch` a training epoch continues where the one before
     stopped, as in Keras; a new pass begins where the last one ended with an epoch. An evaluation
     always begins at the start of pass 0.
 
@@ -109,7 +109,7 @@ class SourceData(Data):
         self._goes_on = training and steps_per_epoch is not None
         self._numbered = not self._goes_on
         self._iterator: PlacedIterator | None = None
-        self._pass, self._next_pass = 0, 0  # of the iterator, and of the next one if epochs go on
+        self._pass, self._next_pass = 0, 0  # of the iterator, and of the next if epochs continue
         self._plain: tuple[Any, ...] | None = None  # dtypes of (x, y) that are given as they are
         self._before: dict[str, Any] | None = None  # the place before what `peek` has read
         self._seen = 0  # batches of the epoch that were read or left out
@@ -148,8 +148,8 @@ class SourceData(Data):
         except WRONG_KINDS as error:
             self._close_iterator()
             raise ResumeError(
-                f"fit cannot go on in the middle of {self._what}, since the saved state does not "
-                f"fit it ({type(error).__name__}: {error}). Train as before, or name another "
+                f"fit cannot continue in the middle of {self._what}, since the saved state does "
+                f"not fit it ({type(error).__name__}: {error}). Train as before, or name another "
                 "folder."
             ) from error
         if batch:

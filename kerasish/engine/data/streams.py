@@ -15,7 +15,7 @@ _END = object()
 
 
 def add_place(error: BaseException, place: str) -> None:
-    """Say in `error`, which stays what it is, where it happened."""
+    """Add to `error`, whose type stays, where it happened."""
     note = f"This happened while reading {place}."
     if hasattr(error, "add_note"):
         error.add_note(note)
@@ -28,7 +28,7 @@ class StreamData(Data):
 
     A generator is read once from beginning to end, `steps_per_epoch` batches per epoch; without
     `steps_per_epoch` the first epoch reads all of it. Anything that can be iterated again starts
-    again each epoch, unless `steps_per_epoch` cuts it: then the next epoch goes on from there.
+    again each epoch, unless `steps_per_epoch` cuts it: then the next epoch continues from there.
 
     Args:
         source: the generator, iterator or iterable.
@@ -37,7 +37,7 @@ class StreamData(Data):
         training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
-    _numbered = False  # what `peek` has read must not be lost, whichever epoch comes next
+    _numbered = False  # what `peek` has read must not be lost, whatever epoch is next
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class StreamData(Data):
             return
         first, epoch, batch, redraw, _ = point
         dropped = 0
-        if not self._once and self._steps is None:  # each epoch is a pass of its own
+        if not self._once and self._steps is None:  # each epoch is a separate pass
             if epoch > first:
                 self._drop_held()
                 redraw()
@@ -76,8 +76,8 @@ class StreamData(Data):
             self._held = (epoch, batch, opened)
         if dropped + batch:
             warnings.warn(
-                f"fit resumes, but {self._what} cannot be put to a place: its first "
-                f"{dropped + batch} batches were read again and left out. The training goes on "
+                f"fit resumes, but {self._what} cannot be positioned: its first "
+                f"{dropped + batch} batches were read again and left out. The training continues "
                 "exactly if they are the same as before; arrays and a PyDataset have no such need.",
                 stacklevel=2,
             )
@@ -135,7 +135,7 @@ class StreamData(Data):
 
 
 def _length(source: Any) -> int | None:
-    """Return len(source), None where it has none or does not know it."""
+    """Return len(source), None where it has none or it is unknown."""
     if not hasattr(source, "__len__"):
         return None
     try:

@@ -1,7 +1,7 @@
 """Common mistakes: detected once, before training, and reported in one line with the fix.
 
-What cannot work raises; what works but is hardly meant is an `AdviceWarning`, said once a model.
-Nothing here runs in a step: structure is looked at once per `compile`, data once per `fit`, and of
+What cannot work raises; what works but is rarely meant is an `AdviceWarning`, once per model.
+Nothing here runs in a step: structure is checked once per `compile`, data once per `fit`, and of
 large arrays only evenly spaced rows. Class numbers and indices are the exception (`batches.py`):
 all rows of arrays, and each batch of other sources before its step.
 """

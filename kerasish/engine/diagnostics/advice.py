@@ -23,7 +23,7 @@ def warn_once(model: Advised, text: str, topic: str = "") -> None:
     """Warn of a likely mistake, once for each model, at the user's own line.
 
     Args:
-        topic: of several lines on one topic only the first is said.
+        topic: of several lines on one topic only the first is issued.
     """
     given = _given.setdefault(model, set())
     if (topic or text) in given:

@@ -1,6 +1,6 @@
 """Class numbers and indices of each batch: what a step would read beyond its arrays.
 
-Arrays in memory are looked at once, all rows. Batches of generators and other sources, and those
+All rows of arrays in memory are checked once. Batches of generators and other sources, and those
 of `train_on_batch`, are looked at one by one: one maximum over the labels per batch.
 """
 
@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasish.engine.diagnostics.graph_walk import first_layers, last_layer, role_of
+from kerasish.engine.diagnostics.graph_walk import first_layers, last_layer
 from kerasish.engine.diagnostics.inputs import check_indices, inputs_of
 from kerasish.engine.diagnostics.labels import check_labels
 from kerasish.engine.diagnostics.match import SPARSE, Match
@@ -53,7 +53,7 @@ def batch_check(model: Model) -> Callable[[Any, Any, Any], None] | None:
     sparse = any(kind_in_sparse(part.loss) for part in parts)
     graph = model.layer_graph
     embeddings = {
-        index: [layer for layer in first_layers(model, index) if role_of(layer) == "embedding"]
+        index: [layer for layer in first_layers(model, index) if layer.layer_role == "embedding"]
         for index in range(len(graph.inputs) if graph is not None else 0)
     }
     embeddings = {index: layers for index, layers in embeddings.items() if layers}

@@ -1,4 +1,4 @@
-"""The looks at a model and its data before training, and at a loss that came out as NaN."""
+"""Checks of a model and its data before training, and of a loss that came out as NaN."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 class Flags:
     """Which layers of a model are trainable.
 
-    It keeps the layers: the id of one that is gone may come back as that of another.
+    It keeps the layers: the id of a deleted one may become that of another.
 
     Args:
         layers: the layers.

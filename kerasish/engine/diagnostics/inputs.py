@@ -8,7 +8,7 @@ import numpy as np
 
 from kerasish import tree
 from kerasish.engine.diagnostics.advice import warn_once
-from kerasish.engine.diagnostics.graph_walk import WEIGHTED, first_layers, role_of
+from kerasish.engine.diagnostics.graph_walk import WEIGHTED, first_layers
 from kerasish.engine.diagnostics.rows import FEW, all_finite, first_odd, number, some_rows, span
 from kerasish.typing import Array, Structure
 
@@ -27,7 +27,7 @@ def check_inputs(model: Model, x: Structure) -> None:
     for name, index, array in inputs_of(model, x):
         if array.dtype.kind not in "iufb" or not array.size:
             continue
-        readers = [(role_of(layer), layer) for layer in first_layers(model, index)]
+        readers = [(layer.layer_role, layer) for layer in first_layers(model, index)]
         for kind, layer in readers:
             if kind == "embedding":
                 check_indices(model, name, array, layer)

@@ -64,25 +64,21 @@ def check_last_layer(model: Model, match: Match, layer: str, activation: str) ->
 def check_metrics(model: Model, match: Match, metrics: list[Any], activation: str) -> None:
     """Warn of accuracies that count nothing useful."""
     for metric in metrics:
-        kind = type(metric).__name__
-        if kind not in _ACCURACIES:
+        if not vars(type(metric)).get("counts_hits"):  # a subclass may count otherwise
             continue
-        threshold = getattr(metric, "fn_kwargs", {}).get("threshold", 0.5)
+        threshold = metric.hit_threshold
         if match.kind in REGRESSION and _is_measure(match, activation):
             warn_once(
                 model,
                 f"metrics: {metric.name!r} counts predictions equal to the target, which says "
                 f"nothing next to loss={match.kind!r}. Use 'mae' or R2Score().",
             )
-        elif kind == "BinaryAccuracy" and _is_logit(match, activation) and 0 < threshold < 1:
+        elif threshold is not None and _is_logit(match, activation) and 0 < threshold < 1:
             warn_once(
                 model,
                 f"metrics: {metric.name!r} takes predictions above {threshold:g} for 1, but with "
                 "from_logits=True they are logits. Use BinaryAccuracy(threshold=0.0).",
             )
-
-
-_ACCURACIES = ("Accuracy", "BinaryAccuracy", "CategoricalAccuracy", "SparseCategoricalAccuracy")
 
 
 def _is_logit(match: Match, activation: str) -> bool:

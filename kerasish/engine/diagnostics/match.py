@@ -50,7 +50,7 @@ class Match(NamedTuple):
 
     @property
     def kind(self) -> str:
-        """The name of the built-in function behind the loss; "" for losses of the user's own."""
+        """The name of the built-in function behind the loss; "" for the user's losses."""
         return kind_of(self.loss)
 
     def option(self, name: str, default: int | None = None) -> Any:
@@ -68,7 +68,7 @@ class Match(NamedTuple):
 
 
 def kind_of(loss: Loss) -> str:
-    """Return the name of the built-in function that a loss stands for, or ""."""
+    """Return the name of the built-in function that a loss wraps, or ""."""
     function = getattr(loss, "fn", None)
     own = getattr(function, "__module__", None) or ""
     return function.__name__ if own.startswith("kerasish.losses.") else ""  # type: ignore[union-attr]

@@ -1,4 +1,4 @@
-"""A few rows that stand for all: cheap looks at large arrays."""
+"""A few rows that represent all: cheap checks of large arrays."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ _UNLIKELY = 0.01  # chance that a split at random leaves the class out
 
 
 def check_split(model: Model, train: Match, rest: Match, validation_split: float) -> None:
-    """Warn where classes stand on one side only, and chance is not why.
+    """Warn where classes are on one side only, and not by chance.
 
     The rows kept for validation are the last ones, before shuffling; sorted labels fall apart.
     """

@@ -15,7 +15,7 @@ _lock = threading.Lock()
 
 
 def call_deep(function: Callable[[], R]) -> R:
-    """Return what a function gives, in a thread of its own with a stack for deep recursion.
+    """Return the result of a function, from a separate thread with a stack for deep recursion.
 
     Args:
         function: what is called; thread-local states of the caller are not known there.

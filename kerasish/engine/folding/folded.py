@@ -42,7 +42,7 @@ class Folded(Layer):
     Args:
         function: takes a structure and returns a tensor or a structure of tensors; of the same
             shapes for every structure. None: the method `visit` of a subclass.
-        record_once: whether a structure in the data of `fit` is looked at once; False: the
+        record_once: whether a structure in the data of `fit` is checked once; False: the
             function runs again for each batch, so it may decide by what changes meanwhile.
 
     Input: a list of structures, or what `pack` returns for it. Result: tensors with one row per
@@ -107,8 +107,8 @@ class Folded(Layer):
         named = structures if isinstance(structures, dict) else ()
         if any_symbolic(named) or is_keras_tensor(structures):
             raise NotImplementedError(
-                f"{self.display_name()} reads Python structures, which no symbolic tensor stands "
-                "for. Use it in a Sequential model without an Input, or in a subclass of Model."
+                f"{self.display_name()} reads Python structures, which no symbolic tensor can "
+                "represent. Use it in a Sequential model without an Input, or in a Model subclass."
             )
         if isinstance(structures, dict) and is_packed(structures.get(self.name)):
             structures = structures[self.name]
@@ -132,8 +132,8 @@ class Folded(Layer):
         return x
 
     def compute_output_spec(self, *args: Any, **kwargs: Any) -> Structure:
-        """Refuse: the result's shape comes from data alone."""
-        raise NotImplementedError(f"{self.display_name()} knows no shape before it has seen data.")
+        """Refuse: the result's shape depends on the data."""
+        raise NotImplementedError(f"{self.display_name()} has no shape before it has seen data.")
 
     def pack(self, structures: Iterable[Any]) -> dict[str, Array]:
         """Return a batch of structures as arrays, which a compiled function takes.
@@ -242,7 +242,7 @@ class Folded(Layer):
             self.called = [*self.called, layer]
 
     def _note_node(self, error: Exception, place: int) -> None:
-        """Say at which node of which structure an error came."""
+        """Say at which node of which structure an error occurred."""
         function = self.function or type(self).visit
         code = getattr(getattr(function, "__func__", function), "__code__", None)
         nodes = _nodes_of(error, code) if code is not None else []
@@ -284,7 +284,7 @@ class Folded(Layer):
     # --- files ----------------------------------------------------------------------------------
 
     def get_build_config(self) -> dict[str, Any] | None:
-        """Return how each layer inside was built: data alone tell, and a file holds none."""
+        """Return how each inner layer was built: only data say so, and a file holds none."""
         return {"parts": build_configs(self)}
 
     def build_from_config(self, config: dict[str, Any]) -> None:

@@ -23,7 +23,7 @@ class Immediate:
 
     def layer_call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         """Return the results of a layer for one node, without an axis of rows."""
-        on_host = getattr(type(layer), "runs_on_host", False)
+        on_host = layer.runs_on_host
         if not on_host:
             args, kwargs = map_data(args, _as_row), map_data(kwargs, _as_row)
         with outside(self._training):

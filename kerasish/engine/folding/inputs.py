@@ -34,7 +34,7 @@ def may_hold_structures(x: Structure) -> bool:
     return isinstance(x, (list, Structures)) or _is_object_array(x)
 
 
-def as_structures(x: Structure, alone: bool = True) -> Structure:
+def as_structures(x: Structure, whole: bool = True) -> Structure:
     """Return inputs with each column of structures as `Structures`.
 
     A list, or an array of objects, is a column of structures; a tuple or a dict holds several
@@ -42,7 +42,7 @@ def as_structures(x: Structure, alone: bool = True) -> Structure:
 
     Args:
         x: what the user gave.
-        alone: whether x is all inputs of a model.
+        whole: whether x is all inputs of a model.
     """
     if isinstance(x, dict):
         return {name: as_structures(part, False) for name, part in x.items()}
@@ -50,7 +50,7 @@ def as_structures(x: Structure, alone: bool = True) -> Structure:
         return tuple(as_structures(part, False) for part in x)
     if _is_object_array(x):
         return Structures(x.tolist() if x.ndim == 1 else list(x))
-    if isinstance(x, list) and (alone or not x or not isinstance(x[0], (Number, np.ndarray))):
+    if isinstance(x, list) and (whole or not x or not isinstance(x[0], (Number, np.ndarray))):
         return Structures(x)
     return x
 
@@ -70,7 +70,7 @@ def read_structures(
         x: inputs with columns of structures.
 
     Raises:
-        ValueError: a layer was built that the model's optimizer does not know.
+        ValueError: a layer was built whose weights the model's optimizer does not have.
     """
     known = {id(v) for v in model.trainable_variables}
     result = read(folded_layers(model), x)
@@ -89,7 +89,7 @@ def read_structures(
 
 def is_folded(layer: Layer) -> bool:
     """Return whether a layer is folded: it reads structures."""
-    return getattr(layer, "takes_structures", False)
+    return layer.takes_structures
 
 
 def build_configs(layer: Layer) -> list[Any]:
@@ -114,7 +114,7 @@ def pack_inputs(layers: list[Folded], x: Structure) -> Structure:
 
     Args:
         layers: the folded layers of the model. Each of several gets its own arrays, by its name.
-            A layer with the name of an input reads that input alone.
+            A layer with the name of an input reads only that input.
         x: a batch of inputs.
     """
     return _read(layers, x, None, lambda layer, structures: layer.pack(structures))
@@ -156,7 +156,7 @@ class PackedData(HostStageData):
 
     def __init__(self, data: Data, prepare: Callable[[Any], Any]) -> None:
         super().__init__(data, prepare)
-        self.reads_ahead = False  # batches of different sizes do not lie side by side
+        self.reads_ahead = False  # batches of different sizes cannot be stored side by side
 
 
 registry.add_builtins("kerasish", {"Folded": Place("kerasish.engine.folding.folded:Folded")})

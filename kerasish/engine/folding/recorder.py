@@ -44,7 +44,7 @@ class Record:
     """The calls that a function made for one structure: lists that grow while it runs.
 
     Attributes:
-        count: values so far; values are numbered in the order in which they came about.
+        count: values so far; values are numbered in the order of their creation.
         kinds, levels, firsts: of each call: its kind, its level, the number of its first result.
         arguments: the numbers of the arguments of all calls, one call after the other.
         leaves: class -> (numbers, rows): the given data.
@@ -105,7 +105,7 @@ class Record:
 
 
 class _Slot:
-    """Stands for the argument with a number in the arguments of a call."""
+    """Placeholder for a numbered argument in the arguments of a call."""
 
     def __init__(self, number: int) -> None:
         self.number = number
@@ -147,7 +147,7 @@ class Recorder(Engine):
 
     def layer_call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Structure:
         """Note a call of a layer; return its results, without numbers."""
-        if getattr(type(layer), "runs_on_host", False):
+        if layer.runs_on_host:
             with outside():
                 return layer(*args, **kwargs)
         key: list[Any] = [layer]
@@ -169,7 +169,7 @@ class Recorder(Engine):
         return results[0] if structure is None else tree.pack_sequence_as(structure, results)
 
     def _describe(self, x: Structure, key: list[Any], values: list[Deferred]) -> Structure:
-        """Return x with slots for its data; add what tells kinds of calls apart to `key`."""
+        """Return x with slots for its data; add what distinguishes kinds of calls to `key`."""
         kind = type(x)
         if kind is tuple or kind is list:
             key.append((kind, len(x)))
@@ -292,7 +292,7 @@ class Recorder(Engine):
     # --- ops ------------------------------------------------------------------------------------
 
     def apply(self, op: Op, args: Sequence[Any], attrs: dict[str, Any]) -> Structure:
-        """Note a call of an op, or compute it at once where it reads given data alone."""
+        """Record a call of an op, or compute it at once where it only reads given data."""
         sources = [a if isinstance(a, Variable) else None for a in args]
         deferred = [type(a) is Tensor and type(a.value) is Deferred for a in args]
         if not any(deferred) and not any(v is not None for v in sources):
@@ -311,7 +311,7 @@ class Recorder(Engine):
                 key.append(value.kind)
                 values.append(value)
                 fixed.append(None)
-        if not values:  # variables alone
+        if not values:  # only variables
             values.append(self.record.leaf(self.table.class_of((), "int32"), 0))
         names = tuple(key)
         number = self.table.find(names)
@@ -346,11 +346,11 @@ class Recorder(Engine):
         )
 
     def numbers_of(self, tensor: Tensor) -> Any:
-        """Refuse to tell a number that is not computed yet."""
+        """Refuse to return a number that is not computed yet."""
         raise NumberAskedError(
             f"Python asked for the value of a tensor of shape {tensor.shape} in a folded function"
             f"{at_user_line()} (bool(), float(), if, while, .numpy()). Its calls run later, for "
-            "all structures at once: decide by the structure alone, use ops.where, or run "
+            "all structures at once: decide by the structure only, use ops.where, or run "
             "`one_by_one`, where values are known."
         )
 

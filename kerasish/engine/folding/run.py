@@ -71,8 +71,8 @@ def _linked(
     """Return the results with derivatives of zero for weights that this batch does not use.
 
     Without it these weights would have none, and an optimizer with momentum would leave them as
-    they are; a compiled step, which knows all kinds of calls, moves them on. Calls without rows
-    give sums of zero, whatever numbers the weights hold; what they assign (moments of no rows) is
+    they are; a compiled step, which has all kinds of calls, updates them. Calls without rows
+    give sums of zero, for any numbers in the weights; what they assign (moments of no rows) is
     dropped.
     """
     rows_of = to_numpy(tensors[TABLE])

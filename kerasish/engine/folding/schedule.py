@@ -34,7 +34,7 @@ def is_packed(x: object) -> bool:
 def pack(records: Sequence[Record], table: Table) -> dict[str, Array]:
     """Return the schedule of some structures as arrays, for `graph.batched_calls`.
 
-    The arrays have one of a few lists of sizes, so that few programs serve all batches.
+    The arrays have one of a few lists of sizes, so that few programs cover all batches.
 
     Args:
         records: the finished record of each structure.
@@ -143,6 +143,6 @@ def _sizes(
 
 def _ceiling(count: int) -> int:
     """Return a round size above `count`; at least 1."""
-    wanted = int(count * _SLACK) + (4 if count else 0)
-    step = max(4, 1 << max(wanted.bit_length() - 3, 0))
-    return max(1, -(-wanted // step) * step)
+    padded = int(count * _SLACK) + (4 if count else 0)
+    step = max(4, 1 << max(padded.bit_length() - 3, 0))
+    return max(1, -(-padded // step) * step)

@@ -14,9 +14,9 @@ from kerasish.ops import dtypes
 from kerasish.tensor import SparseTensor, Tensor, convert
 
 
-def _fits(shape: Any, wanted: Any) -> bool:
-    return len(shape) == len(wanted) and all(
-        None in (a, b) or a == b for a, b in zip(shape, wanted)
+def _fits(shape: Any, target: Any) -> bool:
+    return len(shape) == len(target) and all(
+        None in (a, b) or a == b for a, b in zip(shape, target)
     )
 
 
@@ -29,9 +29,9 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) 
     kind = type(inputs)
     if type(struct) is KerasTensor and (kind is Tensor or kind is np.ndarray):
         return [_fit(inputs, struct, who, any_sizes)]
-    wanted = tree.flatten(struct)
+    specs = tree.flatten(struct)
     if isinstance(inputs, dict) and not isinstance(struct, dict):
-        names = [t._keras_history.operation.name for t in wanted]
+        names = [t._keras_history.operation.name for t in specs]
         missing = [n for n in names if n not in inputs]
         if missing:
             raise ValueError(
@@ -54,18 +54,18 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) 
         if isinstance(struct, dict) and len(struct) > 1:
             _check_order(inputs, struct, who)
         values = tree.flatten(inputs)
-    if len(values) != len(wanted):
-        raise ValueError(f"{who}: the model has {len(wanted)} input(s), got {len(values)}.")
-    for value, t in zip(values, wanted):
+    if len(values) != len(specs):
+        raise ValueError(f"{who}: the model has {len(specs)} input(s), got {len(values)}.")
+    for value, t in zip(values, specs):
         if value is None and not t._keras_history.operation.optional:
             raise ValueError(f"{who}: input {t.name!r} is not optional, got None.")
-    return [v if v is None else _fit(v, t, who, any_sizes) for v, t in zip(values, wanted)]
+    return [v if v is None else _fit(v, t, who, any_sizes) for v, t in zip(values, specs)]
 
 
-def _is_plain(value: Tensor, wanted: KerasTensor) -> bool:
+def _is_plain(value: Tensor, spec: KerasTensor) -> bool:
     """Return whether a value has the dtype, the rank and the sizes of its symbolic tensor."""
-    shape, target = value.value.shape, wanted.shape
-    return value.dtype == wanted.dtype and len(shape) == len(target) and shape[1:] == target[1:]
+    shape, target = value.value.shape, spec.shape
+    return value.dtype == spec.dtype and len(shape) == len(target) and shape[1:] == target[1:]
 
 
 def _check_order(inputs: Any, struct: dict[str, Any], who: str) -> None:
@@ -80,21 +80,21 @@ def _warn(text: str) -> None:
     warnings.warn(text, AdviceWarning, stacklevel=levels_to_user())
 
 
-def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
+def _fit(value: Any, spec: KerasTensor, who: str, any_sizes: bool) -> Any:
     """Return an input's value with the rank of its symbolic tensor; check the sizes of a row."""
-    if type(value) is Tensor and _is_plain(value, wanted):
+    if type(value) is Tensor and _is_plain(value, spec):
         return value
     if isinstance(value, SparseTensor):
-        if wanted.sparse and _fits(value.shape, wanted.shape):
+        if spec.sparse and _fits(value.shape, spec.shape):
             return value
         value = value.todense()
-    if wanted.dtype == "string" and not isinstance(value, (Tensor, KerasTensor)):
-        value = _as_text(value, wanted, who)
+    if spec.dtype == "string" and not isinstance(value, (Tensor, KerasTensor)):
+        value = _as_text(value, spec, who)
     elif not isinstance(value, (Tensor, KerasTensor)):
-        value = _as_numbers(value, wanted, who)
-    if isinstance(value, Tensor) and value.dtype != wanted.dtype:
-        value = _as_declared(value, wanted.dtype)
-    shape, target = tuple(value.shape), wanted.shape
+        value = _as_numbers(value, spec, who)
+    if isinstance(value, Tensor) and value.dtype != spec.dtype:
+        value = _as_declared(value, spec.dtype)
+    shape, target = tuple(value.shape), spec.shape
     if len(shape) == len(target) + 1 and shape[-1] == 1 and target and target[-1] != 1:
         value = value.reshape(tuple(-1 if s is None else s for s in shape[:-1]))
     elif len(shape) == len(target) - 1 and target and target[-1] == 1:
@@ -106,7 +106,7 @@ def _fit(value: Any, wanted: KerasTensor, who: str, any_sizes: bool) -> Any:
         and any(None not in (a, b) and a != b for a, b in zip(shape[1:], target[1:]))
     ):
         raise ShapeError(
-            f"{who}: input {wanted.name!r} must have shape {target}, got {shape}."
+            f"{who}: input {spec.name!r} must have shape {target}, got {shape}."
             f"{_likely_cause(target, shape)}"
         )
     return value
@@ -117,19 +117,19 @@ def _as_declared(value: Tensor, dtype: str) -> Tensor:
     return ops.cast(value, dtype) if dtypes.is_float(value.dtype) else value
 
 
-def _as_numbers(value: Any, wanted: KerasTensor, who: str) -> Any:
+def _as_numbers(value: Any, spec: KerasTensor, who: str) -> Any:
     try:
         return convert(value)
     except DTypeError as error:
-        raise DTypeError(f"{who}: input {wanted.name!r} takes {wanted.dtype}. {error}") from None
+        raise DTypeError(f"{who}: input {spec.name!r} takes {spec.dtype}. {error}") from None
 
 
-def _as_text(value: Any, wanted: KerasTensor, who: str) -> Any:
+def _as_text(value: Any, spec: KerasTensor, who: str) -> Any:
     """Return strings as a NumPy array: no engine holds them as a tensor."""
     array = np.asarray(value)
     if array.dtype.kind not in "OUST":
         raise ShapeError(
-            f"{who}: input {wanted.name!r} takes strings, got numbers of dtype {array.dtype}."
+            f"{who}: input {spec.name!r} takes strings, got numbers of dtype {array.dtype}."
         )
     return array
 
@@ -144,5 +144,5 @@ def _likely_cause(target: Any, shape: tuple[Any, ...]) -> str:
     return f" Give rows of shape {target[1:]}, or make the model with Input({shape[1:]})."
 
 
-def _agree(wanted: Any, sizes: Any) -> bool:
-    return len(wanted) == len(sizes) and all(a in (None, b) for a, b in zip(wanted, sizes))
+def _agree(target: Any, sizes: Any) -> bool:
+    return len(target) == len(sizes) and all(a in (None, b) for a, b in zip(target, sizes))

@@ -59,7 +59,7 @@ class Graph:
 
     def _walk(self) -> None:
         ends = {id(t) for t in self.inputs}
-        order: list[Node] = []  # a node stands after all that it needs
+        order: list[Node] = []  # a node follows all that it needs
         visit_number: dict[int, int] = {}
         done: set[int] = set()
         for output in self.outputs:
@@ -145,7 +145,7 @@ class Graph:
         Args:
             inputs: a value for each input.
             call: `call(operation, args, kwargs)` calls an operation; None: the operation itself
-                is called, with the training flag in force in place of its own.
+                is called, with the current training flag instead of its own.
         """
         values: dict[int, Any] = {id(t): v for t, v in zip(self.inputs, inputs)}
         masked = any(is_of_lengths(getattr(v, "_keras_mask", None)) for v in inputs)
@@ -217,6 +217,8 @@ class Function(Operation):
         [[2.0, 2.0, 2.0]]
     """
 
+    layer_graph: Graph
+
     def __init__(self, inputs: TensorLike, outputs: TensorLike, name: str | None = None) -> None:
         super().__init__(name)
         if not tree.flatten(outputs):
@@ -246,10 +248,10 @@ class Function(Operation):
         return tree.map_structure(lambda t: t.shape, self.compute_output_spec(specs))
 
     def __call__(self, inputs: Structure) -> Tensor:
-        wanted, values = [t.shape for t in self.inputs], self._flat(inputs)
+        expected, values = [t.shape for t in self.inputs], self._flat(inputs)
         got = [x.shape if hasattr(x, "shape") else np.shape(x) for x in values]
-        if len(got) != len(wanted) or not all(map(_fits, got, wanted)):
-            raise ShapeError(f"{self.name}: inputs of shapes {wanted} were expected, got {got}.")
+        if len(got) != len(expected) or not all(map(_fits, got, expected)):
+            raise ShapeError(f"{self.name}: inputs of shapes {expected} were expected, got {got}.")
         return super().__call__(inputs)
 
     def _flat(self, inputs: Structure) -> list[Any]:
@@ -298,7 +300,7 @@ def clone_graph(
 ) -> tuple[list[Any], dict[int, Any]]:
     """Return (outputs, old operation id -> new operation) of the graph called again.
 
-    `make(operation)` gives the operation that stands for an old one; each is made once.
+    `make(operation)` returns the operation that replaces an old one; each is made once.
     """
     results: dict[int, Any] = {}
 
@@ -312,7 +314,7 @@ def clone_graph(
 
 
 def renew_operation(operation: Operation) -> Operation:
-    """Return an equal operation with weights of its own."""
+    """Return an equal operation with its own weights."""
     if isinstance(operation, OpCall):
         return OpCall(operation.function, operation.name)
     with registry.recalling():

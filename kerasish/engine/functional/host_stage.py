@@ -1,7 +1,7 @@
 """Host preprocessing: the layers of a model that run on the host, before each compiled step.
 
 Some layers (lookups, hashing, text) work on Python's strings and tables: no engine can compile
-them. In a functional or sequential model they come first, next to the inputs. `HostStage` cuts the
+them. In a functional or sequential model they are first, next to the inputs. `HostStage` cuts the
 model's graph after them: the data goes through the first part on the host, batch by batch (or at
 once, where it fits into memory), and the compiled step gets the results: `HostInputs`.
 """
@@ -95,7 +95,7 @@ def runs_on_host(operation: Any) -> bool:
     """Return whether an operation, or a layer inside it, cannot be part of a compiled step."""
     if not isinstance(operation, Layer):
         return False
-    return any(getattr(layer, "runs_on_host", False) for layer in operation.flatten_layers())
+    return any(layer.runs_on_host for layer in operation.flatten_layers())
 
 
 class HostInputs(NamedTuple):
@@ -147,9 +147,9 @@ class HostStage:
     def check_trainable(self, who: str) -> None:
         """Raise where training would have to go through the host."""
         for operation in self.operations:
-            if getattr(operation, "trainable_variables", None):
+            if isinstance(operation, Layer) and operation.trainable_variables:
                 raise ValueError(
-                    f"{who}: {operation.name!r} has weights to train, but it stands in front of, "
+                    f"{who}: {operation.name!r} has weights to train, but it precedes, "
                     "or holds, a layer that runs on the host (StringLookup, TextVectorization, "
                     "Hashing ...): no gradient reaches it. Put the layers that run on the host "
                     "first, directly in this model."
@@ -172,7 +172,7 @@ def host_stage_of(graph: Graph | None) -> HostStage | None:
 
 def _find_host_stage(graph: Graph) -> HostStage | None:
     host: set[int] = set()
-    wanted: set[int] = set()
+    needed: set[int] = set()
     known: dict[int, bool] = {}
     ends = {id(t) for t in graph.inputs}
     for node in reversed(graph.nodes):  # a call that one on the host needs is on the host too
@@ -182,9 +182,9 @@ def _find_host_stage(graph: Graph) -> HostStage | None:
         key = id(node.operation)
         if key not in known:
             known[key] = runs_on_host(node.operation)
-        if known[key] or outputs & wanted:
+        if known[key] or outputs & needed:
             host.add(id(node))
-            wanted.update(id(t) for t in node.inputs)
+            needed.update(id(t) for t in node.inputs)
     strings = any(t.dtype == "string" for t in graph.inputs)
     return HostStage(graph, host) if host or strings else None
 
@@ -204,7 +204,7 @@ class HostStageData(Data):
 
     @property
     def exhausted(self) -> bool:  # type: ignore[override]
-        """Whether the data behind has run dry."""
+        """Whether the data behind is exhausted."""
         return self._data.exhausted
 
     def peek(self, epoch: int = 0) -> Batch:

@@ -17,7 +17,7 @@ from kerasish.typing import AnyTensor, Shape, ShapeLike, Structure
 
 
 class InputLayer(Layer):
-    """Where a model's input comes in.
+    """The layer of a model's input.
 
     Args:
         shape: the shape without the batch axis; None: `batch_shape` or `input_tensor` says it.
@@ -69,9 +69,9 @@ class InputLayer(Layer):
                 f"{self.display_name()}: give shape and batch_size, or batch_shape, not both kinds."
             )
         if input_tensor is not None:
-            wanted = batch_shape or shape and (batch_size, *_as_shape(shape, self.display_name()))
-            wanted = wanted or batch_size and (batch_size, *input_tensor.shape[1:])
-            batch_shape = _shape_of_input(input_tensor, wanted, dtype, self.display_name())
+            target = batch_shape or shape and (batch_size, *_as_shape(shape, self.display_name()))
+            target = target or batch_size and (batch_size, *input_tensor.shape[1:])
+            batch_shape = _shape_of_input(input_tensor, target, dtype, self.display_name())
             dtype = input_tensor.dtype
         elif shape is not None:
             batch_shape = (batch_size, *_as_shape(shape, self.display_name()))
@@ -80,7 +80,7 @@ class InputLayer(Layer):
                 f"{self.display_name()}: give the shape of one example, e.g. Input((28, 28))."
             )
         self.batch_shape = _as_shape(batch_shape, self.display_name())
-        self.expected_dtype = dtypes.name_of(dtype)
+        self.expected_dtype: str = dtypes.name_of(dtype)
         self.sparse, self.ragged, self.optional = bool(sparse), False, optional
         if sparse and len(self.batch_shape) != 2:
             raise ShapeError(
@@ -100,7 +100,7 @@ class InputLayer(Layer):
 
     def call(self, *args: Any) -> Structure:
         """Nothing to compute."""
-        raise TypeError(f"{self.display_name()} stands for an input and is not called.")
+        raise TypeError(f"{self.display_name()} represents an input and is not called.")
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
@@ -110,12 +110,12 @@ class InputLayer(Layer):
         }  # fmt: skip
 
 
-def _shape_of_input(tensor: AnyTensor, wanted: Any, dtype: str | None, who: str) -> tuple[int, ...]:
-    """Return the shape of a tensor given as input, if it is symbolic and is of the wanted one."""
+def _shape_of_input(tensor: AnyTensor, target: Any, dtype: str | None, who: str) -> tuple[int, ...]:
+    """Return the shape of a tensor given as input, if it is symbolic and has the expected shape."""
     if not isinstance(tensor, KerasTensor):
         raise ValueError(f"{who}: input_tensor must be a KerasTensor, got {tensor!r}.")
-    if wanted and not (len(wanted) == len(tensor.shape) and _agree(wanted, tensor.shape)):
-        raise ShapeError(f"{who}: input_tensor has shape {tensor.shape}, not {tuple(wanted)}.")
+    if target and not (len(target) == len(tensor.shape) and _agree(target, tensor.shape)):
+        raise ShapeError(f"{who}: input_tensor has shape {tensor.shape}, not {tuple(target)}.")
     if dtype is not None and dtypes.name_of(dtype) != tensor.dtype:
         raise DTypeError(f"{who}: input_tensor is of dtype {tensor.dtype}, not {dtype}.")
     return tensor.shape
@@ -147,9 +147,9 @@ def Input(  # noqa: N802 (Keras's name)
             None: `batch_shape` or `tensor` says it.
         batch_size: the batch's size; None: any.
         dtype: None: `floatx()`.
-        sparse: whether SciPy matrices given to `fit` and the like stay sparse: a `Dense` layer
-            multiplies them so, and its kernel gets gradients for the columns that occur alone;
-            None: False.
+        sparse: whether SciPy matrices given to `fit`, `evaluate` or `predict` stay sparse: a
+            `Dense` layer multiplies them so, and its kernel gets gradients only for the columns
+            that occur; None: False.
         ragged: must be False: `fit` takes sequences of different lengths for a size of None.
         batch_shape: the shape with the batch axis, instead of `shape`; None: `shape` says it.
         name: name of the input, by which dicts of data are matched; None: made up.

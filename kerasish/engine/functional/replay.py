@@ -27,12 +27,12 @@ class Job(NamedTuple):
 def replay_all(jobs: list[Job], created: dict[str, Any], results: dict[Any, Any]) -> None:
     """Make the calls, each as soon as what it needs is there; add their results."""
     missing: dict[int, set[tuple[str, int]]] = {}
-    wanted: dict[tuple[str, int], list[int]] = {}
+    waiting: dict[tuple[str, int], list[int]] = {}
     ready: deque[int] = deque()
     for i, job in enumerate(jobs):
         missing[i] = _needs(job.node) - results.keys()
         for place in missing[i]:
-            wanted.setdefault(place, []).append(i)
+            waiting.setdefault(place, []).append(i)
         if not missing[i]:
             ready.append(i)
     while ready:
@@ -40,7 +40,7 @@ def replay_all(jobs: list[Job], created: dict[str, Any], results: dict[Any, Any]
         del missing[i]
         _replay(jobs[i], created, results)
         place = (jobs[i].name, jobs[i].number)
-        for other in wanted.pop(place, ()):
+        for other in waiting.pop(place, ()):
             missing[other].discard(place)
             if not missing[other]:
                 ready.append(other)

@@ -95,7 +95,7 @@ def _described(value: object) -> Structure:
 
 
 def _revived(value: Structure) -> Structure:
-    """Return an argument of a config with the objects that it describes, alone or inside."""
+    """Return an argument of a config with the objects that it describes, at any depth."""
     if isinstance(value, dict):
         if "class_name" in value:
             return registry.deserialize_keras_object(value)

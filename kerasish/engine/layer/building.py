@@ -43,14 +43,19 @@ def _wrap_build(build: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def builds_by_call(build: Callable[..., Any]) -> Callable[..., None]:
-    """Mark a `build` that has no weights of its own to make: it runs `call` to build the parts."""
+    """Mark a `build` that creates no weights itself: it runs `call` to build the parts."""
     build.runs_call = True  # type: ignore[attr-defined]
     return build
 
 
+def _owner(cls: type, name: str) -> Any:
+    """Return the class that defines an attribute of `cls`."""
+    return next(c for c in cls.__mro__ if name in c.__dict__)
+
+
 def _written_for(cls: type, name: str) -> Any:
     """Return the method that `cls` itself or a mixin before its parents brings, or None."""
-    owner = next(c for c in cls.__mro__ if name in c.__dict__)
+    owner = _owner(cls, name)
     return owner.__dict__[name] if owner is cls or not issubclass(owner, BuildMixin) else None
 
 
@@ -90,7 +95,7 @@ class BuildMixin(PartsMixin):
     def _begin_building(self, args: Any, kwargs: Any) -> bool:
         """Build from the arguments of the first call, or leave it to the call: then return True.
 
-        A layer without a `build` of its own is built by its first call on numbers, which builds
+        A layer that does not define `build` is built by its first call on numbers, which builds
         its parts: Python in `call` sees real values, and runs once.
         """
         by_call = getattr(type(self).build, "runs_call", False) and bool(self._layers)
@@ -106,7 +111,7 @@ class BuildMixin(PartsMixin):
         except TraceError:
             if self._remat_mode is not None:
                 raise  # the parts of what is computed twice are made before
-        return True  # else the call may know the numbers that it asks for
+        return True  # else the call may have the numbers that it asks for
 
     def _end_building(self, args: Any, kwargs: Any) -> None:
         """Note that the first call has built the parts."""
@@ -127,21 +132,21 @@ class BuildMixin(PartsMixin):
             self.built = self._complete = True
             return
         taken = parameters_of(type(self).build)
-        wanted = [p.name for p in taken]
+        shape_names = [p.name for p in taken]
         needed = {
             p.name for p in taken if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD
         }
         shapes = {}
-        for name in wanted:
+        for name in shape_names:
             source = name[:-6] if name.endswith("_shape") else name
-            if source in arguments and len(wanted) > 1:
+            if source in arguments and len(shape_names) > 1:
                 shapes[name] = _shapes_of(arguments[source])
-            elif len(wanted) > 1 and source not in names and name in needed:
+            elif len(shape_names) > 1 and source not in names and name in needed:
                 raise ValueError(
                     f"{self.display_name()}: build takes {name!r}, the shape of an argument "
                     f"{source!r}, but call takes {list(names)}."
                 )
-        if len(wanted) == 1 or not shapes:
+        if len(shape_names) == 1 or not shapes:
             first = next(iter(arguments.values()), None)
             self.build(_shapes_of(first))
         else:
@@ -165,7 +170,7 @@ class BuildMixin(PartsMixin):
         return (_shapes_of(first),), {}
 
     def _build_by_call(self, args: Any, kwargs: Any) -> None:
-        """Build the parts by running `call` on shapes alone."""
+        """Build the parts by running `call` on shapes only."""
         unbuilt = [x for x in self.flatten_layers(include_self=False) if not x.built]
         if not unbuilt:
             return

@@ -16,7 +16,7 @@ class CallRecorder(Protocol):
     """What may take the calls of layers in a thread."""
 
     def layer_call(self, layer: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Return what stands for the results of `layer(*args, **kwargs)`."""
+        """Return what represents the results of `layer(*args, **kwargs)`."""
 
 
 class CallContext(threading.local):

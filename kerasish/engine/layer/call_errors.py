@@ -1,4 +1,4 @@
-"""What an error inside a layer's `call` says besides: which layer, and what it was given."""
+"""What is added to an error inside a layer's `call`: which layer, and what it was given."""
 
 from __future__ import annotations
 

@@ -45,8 +45,8 @@ def find_method(name: str) -> Callable[..., Any] | None:
     """Return a function (tensor, *args, **kwargs) for a name; None where there is none.
 
     Args:
-        name: a layer's name in lower case, underscores wherever one likes ("max_pooling2d"), or
-            an op's. Layers come first, but for those that join several tensors.
+        name: a layer's name in lower case, underscores anywhere ("max_pooling2d"), or
+            an op's. Layers are first, but for those that join several tensors.
 
     Example:
         >>> import kerasish
@@ -59,7 +59,7 @@ def find_method(name: str) -> Callable[..., Any] | None:
 
 
 def _count() -> int:
-    """Return how many layers are registered: what is kept holds for as many."""
+    """Return how many layers are registered: the cache is valid for this number."""
     return len(registry.BUILTINS.get("keras.layers", ()))
 
 
@@ -85,7 +85,7 @@ def _method_of(name: str, count: int) -> Callable[..., Any] | None:
 
 
 def names() -> list[str]:
-    """Return the names that `find_method` knows, layers as people write them in Python."""
+    """Return the names that `find_method` accepts, layers as they are written in Python."""
     every = {*map(_snake, _layers()), *ops.__dict__}
     return sorted(n for n in every if find_method(n) is not None)
 

@@ -24,7 +24,7 @@ def defaults(layers: type | Sequence[type], **arguments: Any) -> Iterator[None]:
     """Give the layers of some classes other default arguments, in a `with` block and its thread.
 
     Arguments that a constructor is given win over the defaults, those of an inner block over those
-    of an outer one. Subclasses take part as far as they leave the arguments to their parent's
+    of an outer one. Subclasses get defaults for the arguments that they leave to their parent's
     constructor. Layers read from files or configs are as they were saved.
 
     Args:

@@ -19,7 +19,7 @@ class LostMask(NamedTuple):
     Attributes:
         by: the layer or op that dropped it.
         ndim: the number of the mask's axes: the results that still have these have steps.
-        certain: whether padded steps count from there on for sure; merges and ops of the user's
+        certain: whether padded steps certainly count from there on; merges and ops of the user's
             may have had a reason.
     """
 
@@ -57,7 +57,7 @@ def pass_on(loss: LostMask, outputs: TensorLike, steps: tuple[Any, ...] | None =
 
 
 def note_op(name: str, arguments: Sequence[Any], outputs: KerasTensor) -> None:
-    """Let an op's symbolic results say whose mask they do without: ops carry none."""
+    """Record in an op's symbolic results whose mask they drop: ops carry none."""
     for t in tree.flatten(arguments):
         mask, loss = getattr(t, "_keras_mask", None), getattr(t, "dropped_mask", None)
         if mask is not None:

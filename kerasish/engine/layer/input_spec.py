@@ -53,7 +53,7 @@ class InputSpec:
         self.name, self.optional = name, optional
 
     def allows(self, shape: tuple[Any, ...]) -> bool:
-        """Return whether a shape fits for sure; False: `check_input` looks closer."""
+        """Return whether a shape surely fits; False: `check_input` must decide."""
         ndim = len(shape)
         if self.shape is not None or self.ndim not in (None, ndim):
             return False
@@ -83,7 +83,7 @@ class InputSpec:
 
 
 def meets(spec: Any, args: tuple[Any, ...]) -> bool:
-    """Return whether the first argument of a layer is a tensor that meets its spec for sure."""
+    """Return whether the first argument of a layer is a tensor that certainly meets its spec."""
     if not args or type(args[0]) is not Tensor or type(spec) is not InputSpec:
         return False
     return spec.allows(args[0].value.shape)

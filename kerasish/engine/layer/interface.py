@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
-from kerasish.engine.layer.operation import Node
+from kerasish.engine.layer.operation import Node, Operation
 from kerasish.tensor import Variable
 from kerasish.typing import Config, Structure
 
@@ -28,16 +28,42 @@ class Saved(Protocol):
         """Take the values of the part's own variables from `store`."""
 
 
+class LayerGraph(Protocol):
+    """The calls of a functional model, as other packages see them."""
+
+    inputs: list[Any]  # symbolic tensors, as `outputs` are
+    outputs: list[Any]
+    nodes: list[Node]  # each after those that it needs
+    operations: list[Operation]  # in Keras's order
+
+
 class LayerLike(Saved, Protocol):
-    """A layer as summaries, drawings, diagnostics and files see it: `Layer` satisfies this."""
+    """A layer as others see it: `Layer` satisfies this.
+
+    Summaries, drawings, diagnostics, wrappers, callbacks, exports and files need no more of it.
+    """
 
     inbound_nodes: list[Node]  # its symbolic calls, the first one first
     built: bool
+    # What a class says of its `call`; a subclass with another `call` must say it again.
     layer_role: str
+    result_activation: str
+    # What the layer is. `Layer` has the default False.
+    is_sequential: bool  # a `Sequential`
+    runs_on_host: bool  # NumPy or Python computes it, never a compiled step
+    takes_structures: bool  # it is folded: its input is a Python structure
+
+    @property
+    def layer_graph(self) -> LayerGraph | None:
+        """The calls of a functional model; None where there are none, or not yet."""
 
     @property
     def trainable(self) -> bool:
         """Whether training changes the weights."""
+
+    @property
+    def compute_dtype(self) -> str | None:
+        """The dtype in which it computes."""
 
     @property
     def weights(self) -> list[Variable]:

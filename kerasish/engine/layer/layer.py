@@ -18,7 +18,7 @@ from kerasish.engine.layer.arguments import (
     _revived,
     described_arguments,
 )
-from kerasish.engine.layer.building import _wrap_build, _written_for
+from kerasish.engine.layer.building import _owner, _wrap_build, _written_for
 from kerasish.engine.layer.call_context import CallParts, context, read_call, serials
 from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.input_spec import check_input, meets
@@ -76,14 +76,13 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
     """
 
     call_parts: CallParts
-    made_at: tuple[str, int] | None = None  # (file, line) of the user's code that made it
+    created_at: tuple[str, int] | None = None  # (file, line) of the user's code that made it
     _building = False
-    _complete = False  # whether `build` is over: no weights come after it
+    _complete = False  # whether `build` is over: no weights are added after it
     built = False
-    # What diagnostics know of the class: "pass" (values pass through, in another shape at most),
-    # "dense", "convolution", "recurrent", "normalization", "activation", ...; "" for nothing.
-    layer_role = ""
-    result_activation = ""  # the name of the activation that a layer of activations applies
+    runs_on_host = False  # whether NumPy or Python computes it, never a compiled step
+    takes_structures = False  # whether it is folded: its input is a Python structure
+    expected_dtype: str | None = None  # of inputs made for it; None: the compute dtype
     # Whether `call` takes a SparseTensor as it is. None: a layer of the user's does.
     accepts_sparse: bool | None = None
     weightless = False  # whether the class has nothing to build: then it is built from the start
@@ -92,7 +91,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = object.__new__(cls)
         object.__setattr__(self, "_arguments", _bind(cls, args, kwargs))
-        object.__setattr__(self, "made_at", user_place())
+        object.__setattr__(self, "created_at", user_place())
         return self
 
     if not TYPE_CHECKING:
@@ -105,7 +104,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
                     "super().__init__()."
                 )
             own = inspect.getattr_static(type(self), name, None)
-            if isinstance(own, property):  # which has said in its own words what is missing
+            if isinstance(own, property):  # which has reported in its own text what is missing
                 return own.fget(self)
             refuse_method(self, name)
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
@@ -117,6 +116,9 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
             type.__setattr__(cls, "build", _wrap_build(build))
         if call is not None:
             cls.call_parts = read_call(call)
+        for fact in ("layer_role", "result_activation"):  # hold for the `call` of their class
+            if getattr(cls, fact) and cls.call is not _owner(cls, fact).call:
+                type.__setattr__(cls, fact, "")
 
     def __init__(
         self,
@@ -186,7 +188,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
 
     @property
     def path(self) -> str:
-        """The names of the layers around this one and its own, joined by '/'."""
+        """The names of the layers around this one and its own name, joined by '/'."""
         return self._path
 
     # --- call -------------------------------------------------------------------------------
@@ -363,7 +365,7 @@ class Layer(SpecsMixin, StatelessMixin, MasksMixin, LossesMixin, QuantizationMix
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
-        state.pop("made_at", None)  # a path of this machine
+        state.pop("created_at", None)  # a path of this machine
         state["inbound_nodes"] = []
         state["_losses"] = []
         return state
@@ -375,6 +377,6 @@ Layer.call_parts = read_call(Layer.call)
 if TYPE_CHECKING:
 
     class SomeLayer(Layer):
-        """A layer of a class that checkers do not know: it may have any attribute."""
+        """A layer of a class unknown to type checkers: it may have any attribute."""
 
         def __getattr__(self, name: str) -> Any: ...

@@ -11,7 +11,7 @@ from kerasish.typing import AnyTensor
 
 
 class LossesMixin:
-    """The part of a layer that knows about losses; mixed into `Layer`."""
+    """The part of a layer for losses; mixed into `Layer`."""
 
     def add_loss(self: Any, loss: AnyTensor) -> None:
         """Add a number (or several) to what training minimizes, for the call under way."""
@@ -31,7 +31,7 @@ class LossesMixin:
     def add_metric(self, *args: Any, **kwargs: Any) -> None:
         """Not part of Keras 3: raises, and says what to do."""
         raise TypeError(
-            "add_metric is gone since Keras 3: keep a metric as an attribute of the layer and "
+            "add_metric was removed in Keras 3: keep a metric as an attribute of the layer and "
             "call its update_state() in call()."
         )
 

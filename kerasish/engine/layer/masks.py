@@ -30,7 +30,7 @@ def without_masks(*tensors: Any) -> Iterator[None]:
 
 
 class MasksMixin:
-    """The part of a layer that knows about masks.
+    """The part of a layer for masks.
 
     Attributes:
         supports_masking: whether results carry the mask of the inputs.
@@ -46,7 +46,7 @@ class MasksMixin:
     call_parts: CallParts
 
     def _first_named(self, kwargs: dict[str, Any]) -> AnyTensor:
-        """Return the first argument of `call` where it came by its name, else None."""
+        """Return the first argument of `call` where it was passed by name, else None."""
         names = self.call_parts.names
         return kwargs.get(names[0]) if names and kwargs else None
 
@@ -77,7 +77,7 @@ class MasksMixin:
         """Let the masks in `kwargs` leave out what those that the arguments carry leave out.
 
         A functional model gives its layers the masks of its graph. What an input of the model
-        carries, as rows of different lengths do, is known in the call alone.
+        carries, as rows of different lengths do, is known only in the call.
 
         Args:
             args, kwargs: of a call; `kwargs` is changed.
@@ -199,7 +199,7 @@ def accept_dropped_masks(layer: Any) -> None:
 def is_of_lengths(mask: AnyTensor | None) -> bool:
     """Return whether a mask leaves out the padding of rows of different lengths.
 
-    Keras has no such masks. Layers that begin a mask of their own must keep this one.
+    Keras has no such masks. Layers that begin their own mask must keep this one.
     """
     return bool(getattr(mask, "of_lengths", False))
 

@@ -24,6 +24,7 @@ from kerasish.watched import Watched
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from kerasish.engine.layer.interface import LayerGraph
     from kerasish.tensor import Tensor
 
 
@@ -41,7 +42,7 @@ class KerasTensor(Operators):
     Args:
         shape: the sizes; None where any will do.
         dtype: the dtype's name.
-        sparse: whether it stands for a `SparseTensor`.
+        sparse: whether it represents a `SparseTensor`.
         ragged: accepted for compatibility with Keras; must be false.
         record_history: whether calls on it are remembered.
         name: a name for messages; None: made from the class's name.
@@ -258,6 +259,12 @@ class Operation(Watched):
     __signature__ = ConstructorSignature()
     _arguments: dict[str, Any]
     _own_arguments: tuple[Any, Any] | None = None  # the constructor's arguments, of users' classes
+    # What diagnostics know of the class: "pass" (values pass through, in another shape at most),
+    # "dense", "convolution", "recurrent", "normalization", "activation", ...; "" for nothing.
+    layer_role = ""
+    result_activation = ""  # the name of the activation that is applied last; "" if not known
+    layer_graph: LayerGraph | None = None  # the calls of a functional model
+    is_sequential = False  # whether it is a `Sequential`
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Self:
         self = object.__new__(cls)
@@ -342,7 +349,7 @@ class Operation(Watched):
         """Return the constructor's arguments.
 
         Raises:
-            NotImplementedError: they do not tell a class of one's own; it writes `get_config`.
+            NotImplementedError: they do not determine a custom class; it writes `get_config`.
         """
         if self._own_arguments is None:
             return {"name": self.name}
@@ -387,7 +394,7 @@ class OpCall(Operation):
     def __init__(self, function: Callable[..., Any], name: str | None = None) -> None:
         self.function = function
         title = "".join(part.title() for part in function.__name__.split("_"))
-        self.class_name = title
+        self.class_name, self.result_activation = title, function.__name__
         self.name = name or name_for(type(title, (), {})(), None)
         self.inbound_nodes = []
 

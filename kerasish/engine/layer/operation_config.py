@@ -1,4 +1,4 @@
-"""How calls of ops stand in the config of a functional model: Keras's classes of operations.
+"""How calls of ops appear in the config of a functional model: Keras's operation classes.
 
 There an operation keeps its settings (axis, shape, ...) in its config, and a call holds the rest.
 """
@@ -190,7 +190,7 @@ def class_of(function: Callable[..., Any]) -> tuple[str, str]:
 
 
 def is_op_class(class_name: str) -> bool:
-    """Return whether files call an op by this class name: Keras's, or one made of its own name."""
+    """Return whether files use this class name for an op: Keras's, or one made of the op's name."""
     known = _known().get(_key(class_name))
     return class_name in _titled_names() if known is None else known[1] == class_name
 
@@ -216,7 +216,7 @@ def is_short_op(entry: dict[str, Any]) -> bool:
 
 
 def find_op(class_name: str) -> Op:
-    """Return the function of `ops` that Keras's operation class stands for."""
+    """Return the function of `ops` for Keras's operation class."""
     key = _key(class_name)
     direct = getattr(ops, _FUNCTIONS.get(key, ""), None)
     if direct is not None:

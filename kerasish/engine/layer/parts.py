@@ -110,7 +110,7 @@ class PartsMixin(Operation):
 
     @property
     def non_trainable_variables(self) -> list[Variable]:
-        """The variables that training leaves alone."""
+        """The variables that training does not change."""
         every = self.variables
         return [v for v in every if not v.trainable] if self.trainable else every
 
@@ -121,7 +121,7 @@ class PartsMixin(Operation):
 
     @property
     def non_trainable_weights(self) -> list[Variable]:
-        """The weights that training leaves alone."""
+        """The weights that training does not change."""
         every = self.weights
         return [v for v in every if not v.trainable] if self.trainable else every
 

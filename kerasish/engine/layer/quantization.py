@@ -14,6 +14,8 @@ if TYPE_CHECKING:
 class QuantizationMixin:
     """The part of a layer that says how its weights are quantized; mixed into `Layer`."""
 
+    quantizes = False  # whether the class has weights that can be quantized
+    quantization_modes: tuple[str, ...] = ()
     _policy: Any
     _path: str
     built: bool
@@ -29,7 +31,7 @@ class QuantizationMixin:
         return self.own_policy().quantization_mode
 
     def own_policy(self) -> DTypePolicy:
-        """Return the dtype policy of this layer alone, where the policy is a map of layers."""
+        """Return the dtype policy of this layer itself, where the policy is a map of layers."""
         own = self._policy
         return own[self._path] if isinstance(own, DTypePolicyMap) else own
 

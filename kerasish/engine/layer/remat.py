@@ -43,7 +43,7 @@ class RematScope:
 
     Args:
         mode: "full": what each layer computes inside is not kept but computed again; "activations":
-            their activation functions alone; "larger_than": layers whose results have more than
+            only their activation functions; "larger_than": layers whose results have more than
             `output_size_threshold` elements; "list_of_layers": those of `layer_names`; None: none.
         output_size_threshold: a number of elements, those of the whole batch.
         layer_names: names of layers; None: none.
@@ -86,7 +86,7 @@ def current_remat() -> RematMode | None:
 def remat(f: Callable[..., Any]) -> Callable[..., Any]:
     """Return `f` with inner values that are not kept for gradients but computed again.
 
-    Memory is needed for the arguments and results alone, and time for one more forward pass. The
+    Memory is needed only for the arguments and results, and time for one more forward pass. The
     gradients are the same bit for bit, random numbers included, but for the order in which those
     of a value that is used inside and outside (a residual, a loss added inside) are added up; on
     the static engine what is fused into one loop may differ, and with it the last bit.
@@ -106,16 +106,16 @@ def remat(f: Callable[..., Any]) -> Callable[..., Any]:
     return _remat(f, None)
 
 
-def _remat(f: Callable[..., Any], wanted: Callable[[Any], bool] | None) -> Callable[..., Any]:
+def _remat(f: Callable[..., Any], condition: Callable[[Any], bool] | None) -> Callable[..., Any]:
     @functools.wraps(f, updated=())
     def again(*args: Any, **kwargs: Any) -> Tensor:
-        return recompute(f, args, kwargs, _here(), wanted)
+        return recompute(f, args, kwargs, _here(), condition)
 
     return again
 
 
 def _here() -> Callable[[], contextlib.AbstractContextManager[Any]]:
-    """Return what puts in force once more what is in force now: training, autocast."""
+    """Return what restores the settings in force now: training, autocast."""
     training, dtype = context.training, scopes.autocast_dtype()
 
     @contextlib.contextmanager
@@ -133,20 +133,20 @@ def _here() -> Callable[[], contextlib.AbstractContextManager[Any]]:
 
 def call_again(operation: Any, mode: RematMode, call: Callable[..., Any]) -> Callable[..., Any]:
     """Return a layer's `call` as its mode wants it."""
-    if hasattr(operation, "reset_dropout_masks"):  # a cell: one draw serves a whole sequence
+    if hasattr(operation, "reset_dropout_masks"):  # a cell: one draw for a whole sequence
         return call
     if mode.mode == "activations":
         return _with_activation(operation, call)
     if mode.mode == "list_of_layers" and operation.name not in mode.layer_names:
         return call
-    wanted = None
+    condition = None
     if mode.mode == "larger_than":
 
-        def wanted(result: Tensor) -> bool:
+        def condition(result: Tensor) -> bool:
             sizes = [math.prod(t.shape) for t in tree.flatten(result) if hasattr(t, "shape")]
             return sum(sizes) > mode.output_size_threshold
 
-    return _remat(call, wanted)
+    return _remat(call, condition)
 
 
 def _with_activation(operation: Layer, call: Callable[..., Any]) -> Callable[..., Any]:

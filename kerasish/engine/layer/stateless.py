@@ -116,7 +116,7 @@ class StatelessMixin:
 class SymbolicScope:
     """A `with` block in which Keras computes shapes and dtypes instead of numbers.
 
-    Here tensors themselves know whether they have numbers: ops on `KerasTensor` compute shapes
+    Here tensors show by themselves whether they have numbers: ops on `KerasTensor` compute shapes
     inside the block and outside it, ops on numbers compute numbers. Programs that enter the block,
     as custom backends of Keras do, run unchanged.
 

@@ -45,7 +45,7 @@ class TensorFlowValue:
 
 
 def value_in_graph(value: object) -> TensorFlowValue | None:
-    """Return what stands for a symbolic tensor of TensorFlow; None for any other object."""
+    """Return the wrapper of a symbolic tensor of TensorFlow; None for any other object."""
     symbolic = getattr(sys.modules.get("tensorflow"), "is_symbolic_tensor", None)
     return TensorFlowValue(value) if symbolic is not None and symbolic(value) else None
 

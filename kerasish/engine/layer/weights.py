@@ -192,7 +192,7 @@ class WeightsMixin:
         """Set variables from the arrays "0", "1", ... of a store.
 
         Args:
-            variables: as many as the store has arrays.
+            variables: one for each array of the store.
             store: what a file holds for this layer.
         """
         if len(store.keys()) != len(variables):

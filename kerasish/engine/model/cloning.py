@@ -23,7 +23,7 @@ def clone_model(
     recursive: bool = False,
     **kwargs: Any,
 ) -> Model:
-    """Return a model built alike, with weights of its own.
+    """Return a model of the same structure, with its own weights.
 
     Args:
         model: a Sequential or functional model.
@@ -43,18 +43,18 @@ def clone_model(
 
     def make(operation: Any) -> Any:
         if recursive and isinstance(operation, Model):
-            inner = None if getattr(operation, "is_sequential", False) else call_function
+            inner = None if operation.is_sequential else call_function
             return clone_model(
                 operation, clone_function=clone_function, call_function=inner, recursive=True
             )
         if isinstance(operation, Layer) and clone_function is not None:
             return clone_function(operation)
         result = renew_operation(operation)
-        if getattr(operation, "accepts_dropped_mask", False):
+        if isinstance(operation, Layer) and operation.accepts_dropped_mask:
             accept_dropped_masks(result)
         return result
 
-    if getattr(model, "is_sequential", False):
+    if model.is_sequential:
         parts = [make(layer) for layer in model._all_layers()]  # type: ignore[attr-defined]
         if input_tensors is not None:
             parts = _begin_with(input_tensors, parts)
@@ -96,6 +96,6 @@ def _begin_with(tensors: Any, layers: list[Any]) -> list[Any]:
 
 def _compiled_alike(model: Model, new: Any) -> Any:
     """Return the new model, compiled as the model is."""
-    if getattr(model, "compiled", False):
+    if model.compiled:
         new.compile(**model.training_program.copy_arguments())
     return new

@@ -37,7 +37,7 @@ def record_endpoint(
         f: a function of structures of tensors.
         signature: for each argument a structure of `InputSpec`s, symbolic tensors or arrays. Sizes
             that are None stay open: those of first axes are one size, the number of examples; each
-            other one is a size of its own.
+            other one is a separate size.
         keep: stores a constant array and returns its name.
         name_of: stores a variable and returns its name.
 
@@ -94,7 +94,7 @@ def trace_samples(
     leaves: list[Spec] = []
 
     def enter(x: InputSpec | str | AnyTensor) -> TensorRef:
-        leaves.append(_wanted(x))
+        leaves.append(_input_spec(x))
         return TensorRef(len(leaves) - 1)
 
     places = [map_leaves(enter, argument) for argument in signature]
@@ -106,7 +106,7 @@ def trace_samples(
     return Sampled(samples, spots, places, filled, traces)
 
 
-def _wanted(x: Structure) -> Spec:
+def _input_spec(x: Structure) -> Spec:
     result = spec_of(x)
     if isinstance(x, (InputSpec, KerasTensor)) and x.shape is not None:
         result = Spec(tuple(x.shape), dtypes.name_of(x.dtype or "float32"))
@@ -143,7 +143,7 @@ def _check_traces(traces: Sequence[Traced]) -> None:
     if first.updated:
         names = ", ".join(repr(v.path) for v in first.updated[:5])
         raise ValueError(
-            f"it assigns to variables ({names}); an archive is for inference alone. Draw random "
+            f"it assigns to variables ({names}); an archive is for inference only. Draw random "
             "numbers and keep states outside, or give them as inputs."
         )
     for other in traces[1:]:
@@ -232,8 +232,8 @@ class Endpoint:
         self._sizes(tensors)
         return _decode(self._record["outputs"], self._compiled(*tensors))
 
-    def _collect(self, wanted: dict[str, Any], given: Structure, values: dict[int, Any]) -> None:
-        ((kind, inside),) = wanted.items()
+    def _collect(self, structure: dict[str, Any], given: Structure, values: dict[int, Any]) -> None:
+        ((kind, inside),) = structure.items()
         if kind == "tensor":
             values[inside] = given
         elif kind == "dict":
@@ -245,7 +245,7 @@ class Endpoint:
                 self._collect(part, given[key], values)
         elif kind in ("list", "tuple"):
             if not isinstance(given, (list, tuple)) or len(given) != len(inside):
-                what = "arguments" if wanted is self._record["inputs"] else "parts"
+                what = "arguments" if structure is self._record["inputs"] else "parts"
                 raise ValueError(f"{self.name}: expected {len(inside)} {what}, got {given!r}.")
             for part, value in zip(inside, given):
                 self._collect(part, value, values)

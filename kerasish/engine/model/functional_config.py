@@ -10,7 +10,7 @@ from kerasish.engine.functional.input_layer import InputLayer
 from kerasish.engine.functional.replay import Job, place_of, replay_all
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
-from kerasish.engine.layer.operation import KerasTensor, Node, OpCall
+from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
 from kerasish.engine.layer.operation_config import class_of, find_op, is_short_op, write_operation
 from kerasish.errors import UnknownNameError
 
@@ -45,15 +45,22 @@ def functional_config(graph: Graph, inputs: Any, outputs: Any) -> dict[str, Any]
     def point(t: Any) -> list[Any]:
         operation, node, index = t._keras_history
         number = places[id(operation)][id(operation.inbound_nodes[node])]
-        # Only here Keras counts a nested functional model's own making as its first call.
-        nested = isinstance(operation, Layer) and type(operation).__name__ == "Functional"
-        return [operation.name, number + 1 if nested else number, index]
+        return [operation.name, number + _first_number(operation), index]
 
     return {
         "layers": layers,
         "input_layers": _map_points(point, inputs),
         "output_layers": _map_points(point, outputs),
     }
+
+
+def _first_number(operation: Operation) -> int:
+    """Return the number of an operation's first call where a config names inputs and outputs.
+
+    Only there Keras counts the construction of a nested functional model as its first call.
+    """
+    functional = isinstance(operation, Layer) and operation.layer_graph is not None
+    return int(functional and not operation.is_sequential)
 
 
 def _map_points(point: Any, structure: Any) -> Any:
@@ -130,7 +137,8 @@ def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
         name, number, index = place_of(place)
         if name not in result:
             raise UnknownNameError.of("layer in the config", name, result)
-        for n in (number, number - 1):
+        first = _first_number(result[name])
+        for n in (number - first, number - 1 + first):
             if (name, n) in results:
                 return tree.flatten(results[name, n])[index]
         raise ValueError(f"The config refers to call {number} of layer {name!r}, not there.")
@@ -158,7 +166,7 @@ def _make_operation(entry: dict[str, Any]) -> Any:
 
 
 def _settings(entry: dict[str, Any]) -> dict[str, Any]:
-    """Return what an operation's config says besides its name."""
+    """Return what an operation's config says apart from its name."""
     return {
         k: registry.deserialize_keras_object(v) for k, v in entry["config"].items() if k != "name"
     }

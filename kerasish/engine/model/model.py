@@ -75,14 +75,14 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
         if args and type(self) is Model:
             raise ValueError(
                 "Model(inputs, outputs) takes symbolic tensors, which start from Input(shape), got "
-                f"{', '.join(type(a).__name__ for a in args)}; data comes later, to fit()."
+                f"{', '.join(type(a).__name__ for a in args)}; data is passed later, to fit()."
             )
         Layer.__init__(self, *args, **kwargs)
         self.training_program = TrainingProgram(self)
 
     # --- functional graph ---------------------------------------------------------------------
 
-    _any_sizes = False  # whether the inputs' shapes come from the first data, and bind no other
+    _any_sizes = False  # whether the inputs' shapes are those of the first data, and bind no other
     reads_mask = False  # its layers do
     accepts_sparse = True  # its layers say whether they do
 
@@ -98,7 +98,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
     def call(
         self, inputs: Structure, training: bool | None = None, mask: Structure = None
     ) -> Structure:
-        """Compute the outputs; subclasses that are no functional models define their own."""
+        """Compute the outputs; subclasses that are not functional models override this."""
         graph = self.layer_graph
         if graph is None:
             return self._call_without_graph(inputs)
@@ -202,8 +202,8 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
             expand_nested: whether to list what is inside models inside the model.
             show_trainable: whether to say what training changes.
             layer_range: (first, last) names of layers, or patterns of them.
-            batch_size: rows of a batch; then the bytes of each layer's result and its FLOPs in a
-                forward pass stand in the table, a multiply-add counting as two.
+            batch_size: rows of a batch; then the table also has the bytes of each layer's
+                result and its FLOPs in a forward pass, a multiply-add counting as two.
         """
         print_summary(
             self, line_length, positions, print_fn, expand_nested, show_trainable, layer_range,
@@ -283,11 +283,11 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
             kwargs: options of "native": `target` ("native", "x86-64-v2" to "-v4", "aarch64") and
                 `weights` ("inside" or "beside" the library). Options of "onnx": `opset_version`
                 (18 or later; 18), `verify` (True: compare with onnxruntime before the file is put
-                in place), `external_data` (whether weights lie in a second file; None: above 2 GB).
+                in place), `external_data` (whether weights are in a second file; None: above 2 GB).
 
         Raises:
             ValueError: another format; or the model cannot be written (`ExportArchive` says when);
-                or a layer cannot be said in ONNX, which the message names.
+                or a layer cannot be expressed in ONNX, which the message names.
             ImportError: format "onnx" without the package onnx: `pip install 'kerasish[onnx]'`.
         """
         saving("export_model")(self, filepath, format, verbose, input_signature, **kwargs)
@@ -314,7 +314,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
 
 
 def _has_own_init(cls: type) -> bool:
-    """Return whether a subclass has a constructor of its own arguments."""
+    """Return whether a subclass has a constructor with other arguments."""
     if cls.__module__.split(".")[0] == "kerasish":
         return False
     names = list(inspect.signature(cls.__init__).parameters)[1:]  # type: ignore[misc]

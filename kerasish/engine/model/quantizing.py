@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 class QuantizedModelMixin:
     """The part of a model that quantizes its layers; mixed into `Model`."""
 
-    def quantize(  # Keras's order: a layer's type_check comes second
+    def quantize(  # Keras's order: a layer's type_check is second
         self: Structure,
         mode: str | None = None,
         config: Structure = None,
@@ -50,9 +50,9 @@ class QuantizedModelMixin:
         quantize_model(self, mode, config, filters, type_check, **kwargs)
 
     def get_quantization_layer_structure(self, mode: str | None = None) -> dict[str, Any] | None:
-        """Return the blocks that GPTQ and AWQ quantize one after the other; None: not said.
+        """Return the blocks that GPTQ and AWQ quantize one after the other; None: not specified.
 
-        A model overrides this where its config is to name no blocks.
+        A model overrides this where its config should name no blocks.
 
         Args:
             mode: "gptq" or "awq"; others need no blocks.
@@ -94,9 +94,9 @@ def quantize_model(
 
 
 def _chosen(model: Model, filters: Structure) -> Iterator[Layer]:
-    """Yield the layers with weights of their own that are to be quantized."""
+    """Yield the layers with their own weights that should be quantized."""
     for layer in model.flatten_layers(include_self=False):
-        if getattr(layer, "quantizes", False) and _passes(layer, filters):
+        if layer.quantizes and _passes(layer, filters):
             yield layer
 
 
@@ -143,8 +143,8 @@ def _calibrate(model: Model, config: Structure, filters: Structure) -> None:
 
 def _products(block: Layer, filters: Structure) -> Iterator[Any]:
     for layer in block.flatten_layers(include_self=True):
-        modes = getattr(layer, "quantization_modes", ())
-        if vars(type(layer)).get("quantizes") and "gptq" in modes and _passes(layer, filters):
+        own = vars(type(layer)).get("quantizes") and "gptq" in layer.quantization_modes
+        if own and _passes(layer, filters):
             yield layer
 
 

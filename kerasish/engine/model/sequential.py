@@ -105,7 +105,7 @@ class Sequential(Model):
         if layer.name in names:
             raise ValueError(f"{self.display_name()}: two layers are called {layer.name!r}.")
         if isinstance(layer, InputLayer) and self._stack:
-            raise ValueError(f"{self.display_name()}: an Input must come first.")
+            raise ValueError(f"{self.display_name()}: an Input must be first.")
         if not self._stack and layer._first_shape is not None and not isinstance(layer, InputLayer):
             shape = layer._first_shape
             start: Any = Input(batch_shape=shape)
@@ -153,7 +153,7 @@ class Sequential(Model):
             x = inputs = first.inbound_nodes[0].outputs
             rest = self._stack[1:]
         else:
-            dtype = getattr(first, "expected_dtype", None) or first.compute_dtype
+            dtype = first.expected_dtype or first.compute_dtype
             if isinstance(first, Model) and first.layer_graph is not None:
                 make = lambda t: Input(batch_shape=t.shape, dtype=t.dtype)  # noqa: E731
                 x = inputs = tree.map_structure(make, first.input)
@@ -171,7 +171,7 @@ class Sequential(Model):
         except NotImplementedError:
             if not _hides_shapes(layer):
                 raise
-            self.built = True  # its shapes come from data alone: call() will do
+            self.built = True  # its shapes depend on data: call() is enough
             return
         self._functional = Functional(inputs, x, name=self.name)
         self._any_sizes = self._functional._any_sizes = rest is self._stack
@@ -269,7 +269,7 @@ class Sequential(Model):
 
 
 def _hides_shapes(layer: Layer) -> bool:
-    """Return whether a layer has a rule of its own for its result's shape, which may refuse."""
+    """Return whether a layer defines a rule for its result's shape, which may refuse."""
     kind = type(layer)
     return (
         kind.compute_output_spec is not Layer.compute_output_spec

@@ -19,11 +19,11 @@ _GROUPS = (
 
 
 def _groups(model: Model) -> dict[str, list[Any]]:
-    optimizer = getattr(model, "optimizer", None)
+    optimizer = model.optimizer
     return {
         "trainable_variables": list(model.trainable_variables),
         "non_trainable_variables": list(model.non_trainable_variables),
-        "optimizer_variables": optimizer.whole_variables if optimizer is not None else [],
+        "optimizer_variables": optimizer.undivided_variables if optimizer is not None else [],
         "metrics_variables": list(model.metrics_variables),
     }
 

@@ -113,7 +113,7 @@ def _short(number: float, unit: str, step: int = 1000) -> str:
 
 
 def _is_chain(model: Model) -> bool:
-    if getattr(model, "is_sequential", False) or model.layer_graph is None:
+    if model.is_sequential or model.layer_graph is None:
         return True
     uses = [len(o.inbound_nodes) for o in model.layer_graph.operations]
     many = any(len(n.inputs) > 1 for n in model.layer_graph.nodes)
@@ -287,8 +287,7 @@ def summary_table(
     train, rest = model.trainable_weights, model.non_trainable_weights
     every = [*train, *rest]
     parts = [("Total params", every), ("Trainable params", train), ("Non-trainable params", rest)]
-    optimizer = getattr(model, "optimizer", None)
-    slots = list(getattr(optimizer, "variables", [])) if optimizer is not None else []
+    slots = [] if model.optimizer is None else list(model.optimizer.variables)
     if slots:
         parts[0] = ("Total params", [*every, *slots])
         parts.append(("Optimizer params", slots))

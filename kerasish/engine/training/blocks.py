@@ -103,12 +103,12 @@ def _alike(a: Batch, b: Batch) -> bool:
 
 
 class BlockRun:
-    """The batches of an epoch, run natively: rows in memory where they lie, others in blocks.
+    """The batches of an epoch, run natively: rows in memory are read in place, others from blocks.
 
     Args:
         program: what is trained.
         run: its compiled step.
-        data: where the batches come from.
+        data: the source of the batches.
         batches: the epoch, opened.
         place: (number of the epoch, number of the next batch, whether the callbacks were called for
             the one before).

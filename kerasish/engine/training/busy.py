@@ -6,7 +6,7 @@ import threading
 from types import TracebackType
 from typing import Any
 
-_LOOK = 0.05  # seconds between two looks at who has the turn
+_LOOK = 0.05  # seconds between two checks of which thread has the model
 
 
 class BusyModelError(RuntimeError):
@@ -32,7 +32,7 @@ class ExclusiveUse:
         self._long: list[str] = []  # what the thread that has the turn does, outermost first
 
     def take(self, what: str, long: bool) -> _Taken:
-        """Return a context in which this thread alone changes the model."""
+        """Return a context in which only this thread changes the model."""
         return _Taken(self, what, long)
 
     def _wait(self, what: str) -> None:

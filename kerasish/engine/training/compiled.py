@@ -340,7 +340,7 @@ class CompiledMetrics:
     def update_state(
         self, y_true: Structure, y_pred: Structure, sample_weight: Structure = None
     ) -> None:
-        """Take in a batch."""
+        """Update the metrics with a batch."""
         if self.parts is None:
             self.build(y_true, y_pred)
         count = len(tree.flatten(y_pred)) if isinstance(y_pred, (dict, list, tuple)) else 1

@@ -1,4 +1,4 @@
-"""What a training is besides its weights: loss, metrics, optimizer, data, as texts to compare."""
+"""What defines a training apart from its weights: loss, metrics, optimizer, data, as texts."""
 
 from __future__ import annotations
 

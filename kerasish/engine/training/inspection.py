@@ -37,7 +37,7 @@ def example_batch(
         batch_size: rows of the batch; None: 32.
 
     Raises:
-        ValueError: there is no data, and the model does not know the shapes of its inputs.
+        ValueError: there is no data, and the shapes of the model's inputs are not known.
     """
     model = program.model
     if x is None:
@@ -58,7 +58,7 @@ def _zeros(program: TrainingProgram, rows: int, with_targets: bool) -> tuple[Any
     model = program.model
     if model.layer_graph is None:
         raise ValueError(
-            f"{model.display_name()} does not know the shapes of its inputs before it gets data: "
+            f"{model.display_name()} has no known input shapes before it gets data: "
             "give x (and y) as for fit(), or make a functional or sequential model with Input()."
         )
 
@@ -66,7 +66,7 @@ def _zeros(program: TrainingProgram, rows: int, with_targets: bool) -> tuple[Any
         sizes = [rows, *list(shape)[1:]]
         if None in sizes:
             raise ValueError(
-                f"{model.display_name()} has sizes that are open besides the batch, {t.shape}: "
+                f"{model.display_name()} has open sizes other than the batch, {t.shape}: "
                 "give x (and y) as for fit()."
             )
         return np.zeros(sizes, dtypes.array_dtype(dtype))
@@ -275,7 +275,7 @@ class InspectionMixin:
             "unshared", "constants", "overhead" and "total" are missing.
 
         Raises:
-            ValueError: the model does not know the shapes of its inputs, and x is missing.
+            ValueError: the shapes of the model's inputs are not known, and x is missing.
 
         Example:
             >>> import kerasish
@@ -322,7 +322,7 @@ class InspectionMixin:
             An `Explanation`: `print` shows it; `formulas`, `stages` and `timings` hold the parts.
 
         Raises:
-            ValueError: the model does not know the shapes of its inputs, and x is missing.
+            ValueError: the shapes of the model's inputs are not known, and x is missing.
 
         Example:
             >>> import kerasish

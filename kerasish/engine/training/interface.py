@@ -86,7 +86,7 @@ class TrainedModel(Protocol):
         """Reset the state of all metrics."""
 
     def overrides(self, method: str) -> bool:
-        """Return whether a subclass has a method of its own."""
+        """Return whether a subclass overrides a method."""
 
     def train_step(self, data: Structure) -> Structure:
         """Do one training step."""

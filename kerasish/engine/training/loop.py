@@ -43,7 +43,7 @@ class FitLoop:
         program: what is trained.
         given: the training's data.
         validation: what it is validated on.
-        settings: epochs, callbacks and the like.
+        settings: epochs, callbacks and other arguments of `fit`.
     """
 
     data: Data

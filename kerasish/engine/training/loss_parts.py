@@ -28,7 +28,7 @@ def spread(
 
     A structure is built like the result; or it is a dict by the names of the layers, or a list in
     the outputs' order. A list where the result has none holds several losses of that place; each
-    gets all that stands there, be it an array or a structure of arrays.
+    gets all that is there, an array or a structure of arrays.
 
     Args:
         given: the losses, without weights.
@@ -67,14 +67,14 @@ def spread(
             yield from _enter(part, y_pred, outputs, path, (i,))
 
 
-def _place(key: str, y_pred: Structure, outputs: Sequence[Any], path: Path, alone: bool) -> Path:
+def _place(key: str, y_pred: Structure, outputs: Sequence[Any], path: Path, single: bool) -> Path:
     """Return the way from `path` to what a key of a dict of losses means."""
     if isinstance(y_pred, dict) and key in y_pred:
         return (key,)
     for output in outputs:
         if key == output.layer and key:
             return tuple(output.path[len(path) :])
-    if alone and len(outputs) == 1 and outputs[0].path == path and not outputs[0].layer:
+    if single and len(outputs) == 1 and outputs[0].path == path and not outputs[0].layer:
         return ()
     keys = list(y_pred) if isinstance(y_pred, dict) else []
     names = [k for k in keys if isinstance(k, str)] or [o.layer or o.label for o in outputs]

@@ -1,4 +1,4 @@
-"""One batch at a time: `train_on_batch` and the like, and the shortest way to a small result."""
+"""One batch at a time: `train_on_batch` and similar, and the shortest way to a small result."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class OnBatchMixin:
         class_weight: Mapping[Any, Any] | None = None,
         return_dict: bool = False,
     ) -> Structure:
-        """Do one training step; return loss and metrics of this batch alone."""
+        """Do one training step; return loss and metrics of this batch only."""
         self.training_program.require_compiled("train_on_batch")
         return self._on_batch("train", x, y, sample_weight, class_weight, return_dict)
 
@@ -44,7 +44,7 @@ class OnBatchMixin:
         sample_weight: Structure = None,
         return_dict: bool = False,
     ) -> Structure:
-        """Do one evaluation step; return loss and metrics of this batch alone."""
+        """Do one evaluation step; return loss and metrics of this batch only."""
         self.training_program.require_compiled("test_on_batch")
         return self._on_batch("test", x, y, sample_weight, None, return_dict)
 

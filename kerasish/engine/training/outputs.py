@@ -10,12 +10,12 @@ from kerasish.typing import AnyTensor, Structure
 
 
 class ModelOutput(NamedTuple):
-    """One output of a model: where it stands among the results, and what it is called."""
+    """One output of a model: its place in the results, and its name."""
 
     path: tuple[Any, ...]  # keys and indices that lead to it; () where it is all there is
     index: int  # type: ignore[assignment] # its number among all outputs; -1 for several
     layer: str  # the name of the layer that makes it; "" where that is not known
-    label: str  # what stands before the names of its loss and metrics; "" for nothing
+    label: str  # the prefix of the names of its loss and metrics; "" for none
 
 
 def list_outputs(y_pred: Structure, output_names: Sequence[str]) -> list[ModelOutput]:
@@ -53,7 +53,7 @@ def part_for(output: ModelOutput, structure: Structure, count: int) -> Any:
     """Return what a structure (targets, weights, losses...) holds for an output; None for nothing.
 
     A structure is built like the outputs; or it is a dict by their layers' names, or a list in
-    their order. For a single output it may be the thing itself, or hold that alone.
+    their order. For a single output it may be the thing itself, or hold only that.
 
     Args:
         count: how many outputs there are.

@@ -57,10 +57,10 @@ class PreparationMixin:
     def prepare(
         self, kind: str, x: Structure, y: Structure = None, sample_weight: Structure = None
     ) -> None:
-        """Run a step on shapes alone: builds layers, metrics and optimizer, finds shape errors.
+        """Run a step on shapes only: builds layers, metrics and optimizer, finds shape errors.
 
         Where Python in a step reads numbers, the step runs on the batch itself, and what it assigns
-        is forgotten. On an engine that defines by run, a model with code of the user's is left to
+        is dropped. On an engine that defines by run, a model with user code is left to
         its first step: its Python runs once, on the numbers of the data.
 
         Args:
@@ -72,8 +72,8 @@ class PreparationMixin:
                 self._divide_optimizer()
             return
         # On several ranks it must be known whether Python asks: they could take different ways.
-        alone = current_sharding() is None
-        if alone and self.backend().defines_by_run and _has_users_code(self.model):
+        one_process = current_sharding() is None
+        if one_process and self.backend().defines_by_run and _has_users_code(self.model):
             self._by_values = True
         else:
             try:
@@ -103,7 +103,7 @@ class PreparationMixin:
     def build_on(
         self, kind: str, x: Structure, y: Structure = None, sample_weight: Structure = None
     ) -> None:
-        """Run a step on a batch and forget what it assigns: builds what is not built yet.
+        """Run a step on a batch and drop what it assigns: builds what is not built yet.
 
         Args:
             kind: "train", "test" or "predict".
@@ -201,25 +201,25 @@ class PreparationMixin:
             self.require_optimizer().build(variables)
 
     def _divide_optimizer(self) -> None:
-        """Divide the optimizer's slots among the ranks, or make them whole: as is wanted now."""
+        """Divide the optimizer's slots among the ranks, or make them whole, as set now."""
         sharding, optimizer = self.sharding("train"), self.require_optimizer()
         self.divide_variables()
-        wanted = sharding is not None and sharding.divides
+        divides = sharding is not None and sharding.divides
         division = optimizer.division
         everything = sharding is not None and sharding.shard_optimizer
-        if wanted == (division is not None) and (
+        if divides == (division is not None) and (
             division is None or division.everything == everything
         ):
             return
         self.drop_steps()  # they hold the variables of before
         if division is not None:
             division.undo()
-        if wanted and sharding is not None:
+        if divides and sharding is not None:
             self.replicate(sharding)  # some slots begin with the variables' values
             Division(optimizer, self.model.trainable_variables, sharding.group, everything)
 
     def divide_variables(self) -> None:
-        """Divide the model's variables among the ranks, or make them whole: as is wanted now."""
+        """Divide the model's variables among the ranks, or make them whole, as set now."""
         sharding = current_sharding()
         divided = None
         if sharding is not None and sharding.group.size > 1:
@@ -238,7 +238,7 @@ class PreparationMixin:
 
 
 def _has_users_code(model: Layer) -> bool:
-    """Return whether a layer has a `call` that kerasish did not bring."""
+    """Return whether a layer has a `call` that kerasish does not define."""
     # Functions made by exec have no module.
     modules = (type(layer).call.__module__ or "" for layer in model.flatten_layers())
     return any(module.partition(".")[0] != _OWN for module in modules)

@@ -48,7 +48,7 @@ class Probe:
     """Runs a model forward and back on a few rows, and changes nothing.
 
     The forward pass is that of inference: nothing is dropped or drawn. What the layers would
-    assign is forgotten, and what they would print is not printed.
+    assign is dropped, and what they would print is not printed.
 
     Args:
         program: the program of the model, which is built.

@@ -53,7 +53,7 @@ class CompileSettings:
 
 
 class TrainingProgram(PreparationMixin):
-    """Owns what training needs besides the model: optimizer, objective, metrics, compiled steps.
+    """Owns what a model needs for training: optimizer, objective, metrics, compiled steps.
 
     `Model.compile` makes one; `model.training_program` is it. A model that is not compiled has one
     without optimizer and losses, which predicts. The loop of `fit`, callbacks, resume and
@@ -282,7 +282,7 @@ class TrainingProgram(PreparationMixin):
         return choose_backend("eager" if eagerly else None)
 
     def engine_facts(self) -> dict[str, Any]:
-        """Return what the bits of a training depend on besides its state: engine and threads."""
+        """Return what the bits of a training depend on other than its state: engine and threads."""
         backend, sharding = self.backend(), current_sharding()
         facts = {"name": backend.name, "threads": backend.threads()}
         return facts if sharding is None else {**facts, "shards": sharding.shards}
@@ -338,7 +338,7 @@ class TrainingProgram(PreparationMixin):
             diagnostics.warn_once(
                 self.model,
                 "Python in it reads values, so ranks could take different ways: each rank "
-                "computes whole batches. The results are right, and come no faster. Use ops.cond "
+                "computes whole batches. The results are right, but no faster. Use ops.cond "
                 "or ops.where instead.",
             )
             return None
@@ -346,7 +346,7 @@ class TrainingProgram(PreparationMixin):
             diagnostics.warn_once(
                 self.model,
                 f"it has its own {kind}_step(), which every rank does with whole batches: the "
-                "results are right, and come no faster. Override compute_loss() instead, or cut "
+                "results are right, but no faster. Override compute_loss() instead, or cut "
                 "the batch and use ops.all_sum() in it.",
             )
             return None

@@ -24,7 +24,7 @@ def sequence_outputs(
 
     Args:
         data: what was predicted.
-        model: its graph, where it has one, knows which outputs have steps.
+        model: its graph, where it has one, determines which outputs have steps.
         columns: for each output, the result of each batch.
     """
     batches = data.rows_of(0)[: len(columns[0])]

@@ -1,9 +1,9 @@
-"""ShardScope: what variables hold while one shard of a batch is computed, and what comes of it.
+"""ShardScope: what variables hold while one shard of a batch is computed, and the results.
 
 Each shard of a batch starts from the variables as they were before the batch. What the shards
 assign becomes one value per variable, by the variable's kind:
 
-- a random sequence (`holds_seed`): each shard draws from a sequence of its own, whose seed follows
+- a random sequence (`holds_seed`): each shard draws from its own sequence, whose seed follows
   from the shard's number; the counter of draws is that of any shard, since all draw equally often;
 - `aggregation="sum"` (the sums of metrics): a shard starts from 0, and what it gathers is added;
 - `aggregation="stack"` (metrics whose numbers are not sums): a shard starts from 0, and the metric

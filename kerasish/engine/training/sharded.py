@@ -114,7 +114,7 @@ def _run_shards(
         shares = Shares(rows / (stop - start), totals)
         shard = _run_shard(program, variables, optimizer, sharding, number, own, shares)
         if not shares.complete:
-            # A mask or weights: the divisors of the whole batch come first.
+            # A mask or weights: the divisors of the whole batch are needed first.
             return _run_with_totals(program, variables, optimizer, sharding, batch, rows)
         shards.append(shard)
     return shards
@@ -284,7 +284,7 @@ def _sum_bucket(
 
 def _restored(total: Tensor, like: Tensor) -> Tensor:
     result = ops.cast(ops.reshape(total, like.shape), like.dtype)
-    # Rounded to 16 bits here, whatever reads it: a pass would join the cast with some readers.
+    # Rounded to 16 bits here, for all readers: a pass would join the cast with some readers.
     return result if result.dtype == total.dtype else optimization_barrier(result)
 
 

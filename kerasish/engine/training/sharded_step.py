@@ -123,8 +123,8 @@ class _Together:
     def run(self, seconds: float, most: int | None = None) -> int:
         """Do as many batches as rank 0 expects to do in `seconds`, at least one."""
         limit = self.left if most is None else max(1, min(most, self.left))
-        wanted = int(seconds / self._seconds_each) if self._seconds_each else 1
-        count = int(self._group.broadcast(max(1, min(limit, wanted))))
+        planned = int(seconds / self._seconds_each) if self._seconds_each else 1
+        count = int(self._group.broadcast(max(1, min(limit, planned))))
         before = time.perf_counter()
         with running(self._group, self._kind):
             done = 0

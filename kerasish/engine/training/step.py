@@ -61,7 +61,7 @@ def train(
 
 
 def as_part(y: Structure) -> Structure:
-    """Return an array of numbers as a tensor of its own memory; all else as it is.
+    """Return an array of numbers as a tensor with its own memory; all else as it is.
 
     It is made once for all layers, losses and metrics that read it.
     """
@@ -182,11 +182,11 @@ def check_own_step(model: TrainedModel, name: str) -> None:
     """Refuse a `train_step`, `test_step` or `predict_step` written for Keras on JAX.
 
     Args:
-        model: the model, which has a method of its own.
+        model: the model, which overrides a method.
         name: of the method.
 
     Raises:
-        TypeError: the method takes the state besides the data.
+        TypeError: the method takes the state in addition to the data.
     """
     try:
         known = inspect.signature(getattr(model, name)).parameters.values()

@@ -92,7 +92,7 @@ class Trainer(OnBatchMixin, InspectionMixin, GraphParts):
         return x
 
     def overrides(self, method: str) -> bool:
-        """Return whether a subclass has a method of its own in place of `Trainer`'s.
+        """Return whether a subclass overrides a method of `Trainer`.
 
         Args:
             method: "train_step", "test_step", "predict_step", "compute_metrics", ...
@@ -125,7 +125,7 @@ class Trainer(OnBatchMixin, InspectionMixin, GraphParts):
             run_eagerly: run steps op by op, so that print and pdb work inside them.
             steps_per_execution: callbacks that want batches are called once per this number of
                 batches, with the numbers of the first and the last; the static engine runs as
-                many steps at once as no callback wants to see.
+                many steps at once as no callback needs to see.
             jit_compile: accepted; False asks for the eager engine.
             auto_scale_loss: with the policy "mixed_float16", scale the loss dynamically.
         """
@@ -296,13 +296,13 @@ class Trainer(OnBatchMixin, InspectionMixin, GraphParts):
 
         Args:
             x, y: arrays (or lists or dicts of them), or tables, whose columns become inputs by
-                name; or x alone: a `data.Dataset`, a generator, a PyDataset, or any iterable of
+                name; or only x: a `data.Dataset`, a generator, a PyDataset, or any iterable of
                 batches (x,), (x, y) or (x, y, sample_weight).
             batch_size: rows per step; None: 32.
             verbose: 0 silent, 1 a progress bar, 2 one line per epoch, "auto".
             validation_split: the last share of the rows, kept out of training, 0 <= share < 1.
             validation_data: (x, y) or (x, y, sample_weight), or any data that x may be.
-            shuffle: whether the rows come in a new order each epoch.
+            shuffle: whether the rows are in a new order each epoch.
             class_weight: class -> factor of its rows' loss.
             sample_weight: one factor per row.
             initial_epoch: the epoch to start from, when a training continues.

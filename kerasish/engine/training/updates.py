@@ -27,7 +27,7 @@ class Updates:
         self.every = callbacks.wants_batches(mode)
         sharding = current_sharding()
         if sharding is not None:
-            # A callback on one rank alone: all go from batch to batch.
+            # A callback on one rank only: all ranks go batch by batch.
             self.every = any(sharding.group.gather(self.every))
         self.per_call = steps if self.every else 1
         self.some = self.every or callbacks.wants_updates(mode)

@@ -101,7 +101,7 @@ def inference_of(model: Model, input_signature: Any) -> tuple[Callable[..., Any]
     """
     signature = input_signature
     used = model.layers if model.layer_graph is not None else []
-    on_host = [layer.name for layer in used if getattr(layer, "runs_on_host", False)]
+    on_host = [layer.name for layer in used if layer.runs_on_host]
     if on_host:
         raise ValueError(
             f"Model.export: {model.name!r}: layer {on_host[0]!r}: it runs on the host, and an "

@@ -1,6 +1,6 @@
 """Passes: pure functions Graph -> Graph, and the order in which they run.
 
-A pass that changes nothing returns the graph object that it was given. `optimize="fast_run"` runs
+A pass that changes nothing returns its argument, the same object. `optimize="fast_run"` runs
 all passes until none changes the graph (at most three rounds), "fast_compile" runs the cheap ones
 once, and "none" runs no pass.
 """
@@ -31,7 +31,7 @@ Pass = Callable[[Graph], Graph]
 PASSES: tuple[Pass, ...] = (
     drop_dead, fold_constants, simplify_algebra, drop_dead, share_common, sparse_update,
 )  # fmt: skip
-# These combine ops into nodes that native code computes at once. No pass rewrites their result.
+# These combine ops into nodes of one native kernel each. No pass rewrites their result.
 FUSION_PASSES: tuple[Pass, ...] = (
     fuse_recurrences, fuse_attention, expand_thin_products, fuse_epilogues, lay_out_products,
     fuse_loops, recompute_cheap, drop_dead, hoist_exchanges,
@@ -69,8 +69,8 @@ def gather(graph: Graph, blocks: bool = True, heads: bool = True) -> Graph:
     """Return the optimized graph with products, layouts and loops as they will run.
 
     Args:
-        graph: what `optimize` returns.
-        blocks: whether units leave out blocks of time steps that a mask leaves out.
+        graph: the result of `optimize`.
+        blocks: whether units skip blocks of time steps that a mask excludes.
         heads: whether one unit computes the products and the softmax of attention heads.
     """
     before = graph

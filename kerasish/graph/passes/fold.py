@@ -1,4 +1,4 @@
-"""Constant folding: compute at compile time what depends on constants alone."""
+"""Constant folding: compute at compile time what depends only on constants."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 from kerasish.graph.ir import Graph, Node
 
-# A larger constant costs more memory than computing it in each step costs time.
+# For a larger constant, computing it in each step costs less than its memory.
 LARGEST = 4096
 
 
@@ -18,9 +18,9 @@ def fold_constants(graph: Graph) -> Graph:
         if not constants.keys() >= set(node.inputs) or node.op.communicates:
             nodes.append(node)
             continue
-        # What reads nothing and has no native code would be computed by NumPy in each step.
-        alone = not node.inputs and node.op.native is None
-        small = alone or all(v.size <= LARGEST for v in node.outputs)
+        # A node without inputs and native code would be computed by NumPy in each step.
+        by_numpy = not node.inputs and node.op.native is None
+        small = by_numpy or all(v.size <= LARGEST for v in node.outputs)
         # A repeated number is cheaper to compute where it is used than to read from memory.
         repeats = node.op.repeats and node.outputs[0].size > 1
         if not small or repeats:

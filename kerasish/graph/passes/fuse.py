@@ -1,8 +1,8 @@
 """Loop fusion: element-wise ops and the reductions they feed become fused nodes, one loop each.
 
 A group has a frame: the shape that its loop runs over, split into row axes and column axes. Every
-value in the group varies along some axes of the frame. Its `dims` give, for each of its own axes,
-the axis of the frame, or None where it does not vary. A reduction over the column axes gives one
+value in the group varies along some axes of the frame. Its `dims` are, for each axis of the value,
+the axis of the frame, or None where it does not vary. A reduction over the column axes yields one
 number per row; one over the row axes (or the last of them), one number per column; one over all
 axes, a single number. After the latter two, only columns and numbers can follow in the same loop.
 """
@@ -183,7 +183,7 @@ class _Fuser:
         if after and not all(
             mine or v in self.graph.constants for v, mine in zip(node.inputs, inside)
         ):
-            # A node that combines a sum with other data (an optimizer update) is faster alone.
+            # A node that combines a sum with other data (an optimizer update) is faster by itself.
             return False
         self._take(group, number, node, dims, reads, after)
         return True
@@ -219,7 +219,7 @@ class _Fuser:
     def _is_written_well(self, group: _FusionGroup, node: Node, dims: list[int]) -> bool:
         """Return whether a node computes one element per place, per row or after all rows.
 
-        A value that varies along columns alone, or not at all, would be computed repeatedly.
+        A value that varies only along columns, or not at all, would be computed repeatedly.
         """
         full = [i for i, s in enumerate(group.frame) if s != 1]
         if dims == full or any(v in group.after for v in node.inputs):
@@ -274,11 +274,11 @@ class _Fuser:
         group = self.groups.get(unit)
         if group is None or len(group.nodes) >= LARGEST:
             return False
-        shape, target, own = x.shape, node.out.shape, group.dims[x]
+        shape, target, x_dims = x.shape, node.out.shape, group.dims[x]
         if node.op.name == "reshape":
             if [s for s in shape if s != 1] != [s for s in target if s != 1]:
                 return False
-            rest = iter([d for d, s in zip(own, shape) if s != 1])
+            rest = iter([d for d, s in zip(x_dims, shape) if s != 1])
             dims = tuple(None if s == 1 else next(rest) for s in target)
         else:
             broadcast = self._broadcast_dims(group, x, target)
@@ -286,13 +286,13 @@ class _Fuser:
                 return False
             dims = broadcast
         after = x in group.after
-        self._take(group, number, node, dims, {(number, 0): own}, after)
+        self._take(group, number, node, dims, {(number, 0): x_dims}, after)
         return True
 
     def _broadcast_dims(
         self, group: _FusionGroup, x: Value, target: tuple[int, ...]
     ) -> Dims | None:
-        """Return where the axes of `x`, broadcast to `target`, lie in the frame.
+        """Return the frame axes of the axes of `x`, broadcast to `target`.
 
         Every axis with several elements needs an axis of the frame: the loop writes (or sums) one
         element for each place along `dims`, so an axis without one would stay unwritten.
@@ -327,8 +327,8 @@ class _Fuser:
     def _reduce(self, group: _FusionGroup, number: int, node: Node) -> bool:
         x, axes, frame = node.inputs[0], _axes(node), group.frame
         whole = tuple(None if s == 1 else i for i, s in enumerate(frame))
-        own = group.dims.get(x, whole if x.shape == frame else None)
-        if own is None or x.shape != frame or own != whole or x in group.after:
+        x_dims = group.dims.get(x, whole if x.shape == frame else None)
+        if x_dims is None or x.shape != frame or x_dims != whole or x in group.after:
             return False
         if len(group.nodes) >= LARGEST:
             return False
@@ -351,7 +351,7 @@ class _Fuser:
             dims = tuple(None if i in axes else whole[i] for i in range(len(frame)))
         else:
             dims = tuple(whole[i] for i in kept)
-        self._take(group, number, node, dims, {(number, 0): own}, kind != "row")
+        self._take(group, number, node, dims, {(number, 0): x_dims}, kind != "row")
         return True
 
     # --- merging --------------------------------------------------------------------------------
@@ -380,7 +380,7 @@ class _Fuser:
         """Return whether a third group needs `early`, and `late` needs that group."""
         if not self.deps[late] >> early & 1:
             return False
-        # What `early` needs does not need `early`, so only the others are looked at.
+        # What `early` needs does not need `early`, so only the others are checked.
         between = self.deps[late] & ~self.deps[early] & ~(1 << early)
         while between:
             other = between.bit_length() - 1
@@ -462,8 +462,8 @@ def _axes(node: Node) -> tuple[int, ...]:
 
 
 def _reduces_in_loops(node: Node) -> bool:
-    """Return whether a loop can do the reduction; argmax and argmin: along the last axis only."""
-    if node.op.reduction not in ("argmax", "argmin"):
+    """Return whether a loop can do the reduction; argmax and argmin: only along the last axis."""
+    if not node.op.gives_index:
         return True
     *rows, columns = node.inputs[0].shape or (1,)
     return bool(rows) and node.attrs["axis"] == len(rows) and columns != 1
@@ -486,7 +486,7 @@ def _kind(frame: Sequence[int], axes: Sequence[int]) -> tuple[str, int, int]:
     before = math.prod(frame[:first])
     behind = math.prod(frame[last:])
     if before == 1 and behind == 1:
-        # One row: its own elements may use a sum over the row, but not a sum over everything.
+        # One row: its elements may use a sum over the row, but not a sum over everything.
         return ("row" if first else "all"), first, last
     if behind == 1:
         return "row", first, last

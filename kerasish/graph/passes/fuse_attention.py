@@ -5,9 +5,9 @@
     out = weights @ v
 
 A node `attention` computes `out`, and the maximum and the sum of each row of the softmax. A node
-`attention_gradient` computes the weights again from these, and the gradients by q, k and v. So the
-matrices of logits and weights, of targets times sources, are no results of nodes: native code
-computes them part by part, in a cache. This is done where nothing else reads these matrices.
+`attention_gradient` recomputes the weights from these, and computes the gradients by q, k and v. So
+the matrices of logits and weights, (targets, sources), are not results of nodes: native code
+computes them in parts that fit a cache. This requires that nothing else reads these matrices.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ class Attention(NamedTuple):
 
     Attributes:
         graph: the same in single ops. Its inputs are those of the node: q, kT, v; for a gradient
-            the maxima and sums of the rows, and the gradient that arrives; with a mask the mask
-            and the constant of the logits, and zero where it masks the weights, too. Its outputs
-            are those of the node: out, maxima, sums; or the gradients by q, k and v.
+            the maxima and sums of the rows, and the incoming gradient; with a mask the mask and the
+            constant of the logits, and zero if it also masks the weights. Its outputs are those of
+            the node: out, maxima, sums; or the gradients by q, k and v.
         masked: whether there is a mask.
-        twice: whether it masks the weights, beside the logits.
+        twice: whether it masks the weights in addition to the logits.
         axes: the order in which the axes of out, or of each gradient, are written.
     """
 
@@ -82,7 +82,7 @@ def fuse_attention(graph: Graph, dtypes: Collection[str] = ("float32",)) -> Grap
 
 
 class _NoMatchError(Exception):
-    """The nodes around a maximum are no attention."""
+    """The nodes around a maximum are not attention heads."""
 
 
 class _Head(NamedTuple):
@@ -91,8 +91,8 @@ class _Head(NamedTuple):
     q: Value
     kt: Value
     v: Value
-    mask: tuple[Value, ...]  # the mask and the constant of the logits, or nothing
-    zero: tuple[Value, ...]  # the constant of the weights, or nothing
+    mask: tuple[Value, ...]  # the mask and the constant of the logits, or empty
+    zero: tuple[Value, ...]  # the constant of the weights, or empty
     maximum: Value
     powers: Value
     total: Value
@@ -111,7 +111,7 @@ class _Combiner:
         self.outputs = set(graph.outputs)
         self.place = {node: i for i, node in enumerate(graph.nodes)}
         self.taken: set[Node] = set()
-        self.new: dict[int, list[Node]] = {}  # place -> the nodes that come there
+        self.new: dict[int, list[Node]] = {}  # place -> the nodes that are inserted there
 
     def run(self, tops: Sequence[Node]) -> Graph:
         """Return the graph; `tops` are the maxima."""
@@ -135,12 +135,12 @@ class _Combiner:
         """Return the reader of a value that is this op, of it and all other values.
 
         Args:
-            v, name, others: see above.
-            but: the result of a reader that does not count.
+            v, name, others: the value, the op's name, and the other values.
+            but: the result of a reader to ignore.
         """
         for node in self.readers.get(v, ()):
-            own = node.op.name == name and node.out is not but
-            if own and all(other in node.inputs for other in others):
+            matches = node.op.name == name and node.out is not but
+            if matches and all(other in node.inputs for other in others):
                 return node
         raise _NoMatchError
 
@@ -167,13 +167,13 @@ class _Combiner:
         return root is other and order == (_swapped(axes) if turned else axes)
 
     def _inside(self, nodes: Iterable[Node], results: Collection[Value]) -> None:
-        """Check that other nodes read nothing of what these compute but the results."""
-        own = set(nodes)
-        for node in own:
+        """Check that of the values of these nodes, other nodes read only the results."""
+        inside = set(nodes)
+        for node in inside:
             for v in node.outputs:
                 if v in results:
                     continue
-                if v in self.outputs or not own.issuperset(self.readers.get(v, ())):
+                if v in self.outputs or not inside.issuperset(self.readers.get(v, ())):
                     raise _NoMatchError
 
     # --- forward --------------------------------------------------------------------------------
@@ -242,7 +242,7 @@ class _Combiner:
         return mask, low
 
     def _zero(self, node: Node) -> tuple[Value]:
-        """Return the zero that a selection gives where the mask is false."""
+        """Return the zero that a selection returns where the mask is false."""
         zero = node.inputs[2]
         array = self.constants.get(zero)
         if array is None or zero.size != 1 or np.asarray(array).reshape(())[()] != 0:
@@ -303,7 +303,7 @@ class _Combiner:
         return self._replaced(head, operands, (by_q, by_k, by_v), [*nodes, by_q, by_k])
 
     def _operand_gradients(self, head: _Head, dy: Value) -> tuple[Node, Node]:
-        """Return the products that give the gradients by q and kT."""
+        """Return the products that compute the gradients by q and kT."""
         by_q = by_k = None
         for node in self.readers.get(dy, ()):
             if node.op.name == "matmul" and node.inputs[0] is dy:
@@ -334,7 +334,7 @@ class _Combiner:
     # --- results --------------------------------------------------------------------------------
 
     def _result(self, v: Value, turned: bool = False) -> tuple[Value, Axes, list[Node]]:
-        """Return where a matrix is written: for its only reader, if that is a transpose of rows.
+        """Return the value as which a matrix is written: its only reader's, if a transpose of rows.
 
         Args:
             v: the matrix.
@@ -344,10 +344,10 @@ class _Combiner:
             The value, the order of the matrix's axes in it, and the reader, if it is replaced.
         """
         axes = tuple(range(len(v.shape)))
-        own = _swapped(axes) if turned else axes
+        stored = _swapped(axes) if turned else axes
         readers = self.readers.get(v, [])
         if len(readers) == 1 and v not in self.outputs and readers[0].op.name == "transpose":
-            order = tuple(own[a] for a in readers[0].attrs["axes"])
+            order = tuple(stored[a] for a in readers[0].attrs["axes"])
             if order[-1] == axes[-1]:
                 return readers[0].out, order, [readers[0]]
         return v, axes, []
@@ -382,8 +382,8 @@ def _gradient_body(
     """Return the graph that computes the gradients by q, k and v.
 
     Args:
-        operands: see `Attention`; zero is there with every mask.
-        twice: whether the mask masks the weights, too.
+        operands: see `Attention`; with a mask they include zero.
+        twice: whether the mask also masks the weights.
         results: the gradients.
         axes: the order in which their axes are written.
     """
@@ -425,13 +425,13 @@ def _swapped(axes: Axes) -> Axes:
 
 
 def _swaps(node: Node) -> bool:
-    """Return whether a transpose swaps the last two axes alone."""
+    """Return whether a transpose swaps only the last two axes."""
     axes: Axes = node.attrs["axes"]
     return axes == _swapped(tuple(range(len(axes))))
 
 
 def _is_of_rows(node: Node) -> bool:
-    """Return whether a reduction is over the last axis alone."""
+    """Return whether a reduction is over the last axis only."""
     return tuple(node.attrs["axis"]) == (len(node.inputs[0].shape) - 1,)
 
 
@@ -447,7 +447,7 @@ def _check_sizes(q: Value, kt: Value, v: Value) -> None:
 
 
 def _ordered(nodes: Sequence[Node], before: Mapping[Node, Sequence[Value]]) -> list[Node]:
-    """Return the nodes such that each comes after those that it reads, or must follow."""
+    """Return the nodes in an order in which each follows those that it reads, or must follow."""
     makers = {v: i for i, node in enumerate(nodes) for v in node.outputs}
     reads = {
         i: {makers[v] for v in (*node.inputs, *before.get(node, ())) if v in makers}

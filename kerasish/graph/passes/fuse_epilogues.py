@@ -1,4 +1,4 @@
-"""Fuse what follows a product or convolution into it: a bias, relu, the sum with another result.
+"""Fuse the ops after a product or convolution into it: a bias, relu, a sum with another result.
 
 A node `product` combines a matmul or convolution, a bias that is added along the last axis, and
 either relu or the addition of an earlier result (a residual connection, or the gradients of a value
@@ -16,7 +16,7 @@ from kerasish.ops.op import REGISTRY
 from kerasish.ops.shapes import Spec
 from kerasish.typing import Array, ArrayModule
 
-# FLOPs of a product. Smaller ones are not computed by a library, and their loops add at no cost.
+# FLOPs of a product. Smaller ones are not computed by a library, and their loops add for free.
 WORTH = 1e6
 
 
@@ -24,7 +24,7 @@ class Product(NamedTuple):
     """The computation of a `product` node.
 
     Attributes:
-        leader: the matmul or convolution alone.
+        leader: the matmul or convolution.
         bias: whether the input after those of the leader is added along the last axis.
         relu: whether relu is applied.
         sum: whether the last input, of the result's shape, is added.
@@ -79,7 +79,7 @@ class _Follower:
         bias = added = view = None
         following = self._following(out)
         if following is not None and _splits_last(following):
-            # Attention heads: what is added comes after the last axis has been split.
+            # Attention heads: the addition follows the split of the last axis.
             view, following = following, self._following(following.out)
             if following is None or following.op.name != "add":
                 return
@@ -128,14 +128,14 @@ class _Follower:
         self.swaps[last] = nodes
 
     def _following(self, v: Value) -> Node | None:
-        """Return the only reader of a value, if it is not replaced yet; else None."""
+        """Return the only reader of a value if it is not replaced yet; else None."""
         if self.uses.get(v) != 1:
             return None
         readers = self.readers.get(v)  # None where the value is an output of the graph
         return readers[0] if readers and readers[0] not in self.swaps else None
 
     def _bias(self, node: Node, x: Value, product: Value) -> Value | None:
-        """Return what a node adds to x if that varies along the product's last axis alone."""
+        """Return what a node adds to x if it varies only along the product's last axis."""
         if node.op.name != "add" or node.out.shape != x.shape:
             return None
         a, b = node.inputs
@@ -145,7 +145,7 @@ class _Follower:
         size, apart_axes = product.shape[-1], len(x.shape) - len(product.shape) + 1
         if other.size != size or x.shape[-apart_axes:] != other.shape[-apart_axes:]:
             return None
-        # Only values that are in memory: a value computed for this node alone fits a loop better.
+        # Only values that are in memory: a value computed only for this node fits a loop better.
         maker = self.makers.get(other)
         return other if maker is None else None
 
@@ -164,14 +164,14 @@ class _Follower:
         if view is not None:
             other = self._before_split(other, leader.out)
             if self.uses.get(other) != 1:
-                return None  # a reshaped value: who else reads its memory is not seen later on
+                return None  # a reshaped value: later, other readers of its memory are not detected
         work = 2.0 * x.size * _depth(leader)
         if work < WORTH or self._work_of(other) > work:
             return None
         return other if self._is_free(other, self.place[node]) else None
 
     def _work_of(self, v: Value) -> float:
-        """Return the operations of the product that makes v for one reader; 0 for other values.
+        """Return the operations of the product that computes v for one reader; 0 for other values.
 
         Of two products that are added, the larger one adds: the smaller one then only writes.
         """

@@ -1,14 +1,14 @@
-"""Early communication: what is sent to other ranks is sent as soon as it is there.
+"""Early communication: values are sent to other ranks as soon as they are computed.
 
-The sums over ranks are written after the reverse pass; the gradients of the last layers are ready
-long before its end. This pass moves each node that communicates, with the moves of memory that
-feed it, to the place where its last input is computed. So does the product that such a node sends:
-the gradient of a layer's kernel is computed before that of the layer's input, whose product then
-takes its time while the sum is under way. Nodes that communicate keep their order, so that all
-ranks communicate in one order even where they fuse other nodes in other ways.
+The trace contains the sums over ranks after the reverse pass, but the gradients of the last layers
+are ready long before its end. This pass moves each node that communicates, with the moves of memory
+that feed it, to the place where its last input is computed. It also moves the product that such a
+node sends: the gradient of a layer's kernel is computed before that of the layer's input, whose
+product then runs while the sum is in flight. Nodes that communicate keep their order, so that all
+ranks communicate in the same order even if they fuse other nodes differently.
 
-What gathers a divided variable keeps its place: see `spread_gathers`. There, memory counts:
-products keep their places, too, and what a rank cuts out of a sum is cut once the next sum is
+A node that gathers a divided variable keeps its place: see `spread_gathers`. In such a graph memory
+matters: products also keep their places, and a rank's part is cut out of a sum once the next sum is
 started, when the first one's memory is free.
 """
 
@@ -55,7 +55,7 @@ def hoist_exchanges(graph: Graph) -> Graph:
     emit_ready()
     for node in graph.nodes:
         if node in late:
-            while waiting[0][-1] is not node:  # these stand before it
+            while waiting[0][-1] is not node:  # these are before it
                 emit_group(waiting.popleft())
             emit(waiting.popleft())
         elif node not in early and node not in cutting:
@@ -74,9 +74,9 @@ def is_late(node: Node, graph: Graph) -> bool:
 
 
 def exchange_groups(graph: Graph, exchanges: list[Node]) -> list[list[Node]]:
-    """Return each exchange behind the moves of memory that feed it alone or first.
+    """Return each exchange after the moves of memory that feed only it, or it first.
 
-    A move that another node reads, too, stays where it is: an exchange may need that node's result.
+    A move that another node also reads stays where it is: an exchange may need that node's result.
     """
     makers = graph.makers()
     place = {node: i for i, node in enumerate(graph.nodes)}
@@ -95,17 +95,17 @@ def exchange_groups(graph: Graph, exchanges: list[Node]) -> list[list[Node]]:
 
 
 def _with_sources(graph: Graph, groups: list[list[Node]]) -> tuple[list[list[Node]], set[Node]]:
-    """Return the groups, each behind what computes the array that it sends, and these nodes.
+    """Return the groups, each after the nodes that compute the array it sends; and these nodes.
 
-    They are a node that nothing else waits for, and the moves of memory that it alone reads. These
-    nodes do not move behind their own places, even where another array has to be sent before.
+    These are a node for which nothing else waits, and the moves of memory that only it reads. They
+    do not move later than their old places, even if another array has to be sent before.
     """
     makers, uses, shown = graph.makers(), graph.uses(), set(graph.outputs)
 
     def maker_for_one(v: Value) -> Node | None:
         node = makers.get(v)
-        alone = node is not None and len(node.outputs) == 1 and uses[v] == 1 and v not in shown
-        return node if alone else None
+        only = node is not None and len(node.outputs) == 1 and uses[v] == 1 and v not in shown
+        return node if only else None
 
     results = []
     sources: set[Node] = set()
@@ -122,7 +122,7 @@ def _with_sources(graph: Graph, groups: list[list[Node]]) -> tuple[list[list[Nod
 
 
 def _feed_alone(graph: Graph, exchanges: list[Node]) -> set[Node]:
-    """Return the moves of memory whose results reach nothing but the exchanges."""
+    """Return the moves of memory whose results reach only the exchanges."""
     readers = graph.readers()
     shown = set(graph.outputs)
     results = set(exchanges)
@@ -135,7 +135,7 @@ def _feed_alone(graph: Graph, exchanges: list[Node]) -> set[Node]:
 
 
 def moves(node: Node) -> bool:
-    """Return whether a node computes nothing: it moves memory, or is another view of it."""
+    """Return whether a node computes nothing: it moves memory, or returns a view of it."""
     return node.op.kind == "movement" or node.op.view or node.op.aliases
 
 

@@ -38,7 +38,7 @@ def _is_batch(node: Node) -> bool:
 
 
 def _is_walk(node: Node, readers: dict[Value, list[Node]]) -> bool:
-    """Return whether a node is a transpose that would be materialized, and need not be."""
+    """Return whether a node is a transpose that would be materialized without need."""
     if node.op.name != "transpose":
         return False
     axes = node.attrs["axes"]

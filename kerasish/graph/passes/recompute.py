@@ -1,12 +1,12 @@
 """Compute cheap values again in the loops that read them, where that moves fewer bytes.
 
-A loop writes what later loops read. Where a few cheap ops compute such a value from what memory
-holds anyway, the readers compute it themselves: a 16-bit value in float32, its distance from a
-mean, the mask of a relu. Then the value is neither written nor read, and its memory is free. In
+A loop writes values that later loops read. If a few cheap ops can compute such a value from other
+values in memory, the readers compute it themselves: a 16-bit value in float32, its distance from a
+mean, the mask of a relu. Then the value is neither written nor read, and needs no memory. In
 float32 the bits are the same; a 16-bit value is not rounded in between.
 
-Of values that are larger than the caches, one op or two may take longer, as `exp` and `erf` in the
-gradient of GELU do: memory takes longer still.
+For values that are larger than the caches, one or two slower ops are allowed, such as `exp` and
+`erf` in the gradient of GELU: memory is slower still.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import LARGEST
 from kerasish.ops import dtypes
 
-MOST_OPS = 8  # that a loop computes again for one value
+MOST_OPS = 8  # ops that a loop recomputes for one value
 MOST_SLOW_OPS = 2  # of these, ops that take longer than reading from a cache
 LARGE = 1 << 22  # bytes of a value that does not stay in the caches until it is read
 
 
 class _Cone(NamedTuple):
-    """How a value is computed from what memory holds.
+    """How a value is computed from values in memory.
 
     Attributes:
         numbers: the indices of the nodes in the body of the loop that writes the value.
-        leaves: what they read that memory holds -> the dims of these reads.
+        leaves: the values in memory that they read -> the dims of these reads.
     """
 
     numbers: tuple[int, ...]
@@ -106,7 +106,7 @@ class _Recomputer:
         return all(dims == _all_axes(body) for dims in _reads_of(body, v))
 
     def _pays(self, v: Value, cone: _Cone) -> bool:
-        """Return whether fewer bytes move, and no more memory is taken meanwhile."""
+        """Return whether fewer bytes move, and no more memory is used in between."""
         places = self.readers[v]
         last, moved, held = max(places), 0, 0
         for place in places:
@@ -140,8 +140,8 @@ class _Recomputer:
     def _with_cones(self, place: int, writer: FusedBody, cones: dict[Value, _Cone]) -> FusedBody:
         """Return the body of a reader that computes the values itself."""
         body: FusedBody = self._node(place).attrs["body"]
-        wanted = [v for v in cones if v in body.graph.inputs]
-        numbers = sorted({n for v in wanted for n in cones[v].numbers})
+        recomputed = [v for v in cones if v in body.graph.inputs]
+        numbers = sorted({n for v in recomputed for n in cones[v].numbers})
         new: dict[Value, Value] = {}
         nodes: list[Node] = []
         reads: dict[tuple[int, int], Dims] = {}
@@ -158,7 +158,7 @@ class _Recomputer:
         for node in body.graph.nodes:
             nodes.append(Node(node.op, [new.get(v, v) for v in node.inputs], node.attrs,
                               node.outputs))  # fmt: skip
-        reads.update({(number + shift, i): own for (number, i), own in body.reads.items()})
+        reads.update({(number + shift, i): dims for (number, i), dims in body.reads.items()})
         return _body(body, nodes, {**body.dims, **dims}, reads, body.graph.outputs)
 
 
@@ -185,20 +185,20 @@ def _reads_of(body: FusedBody, v: Value) -> list[Dims]:
 
 def _reads_well(body: FusedBody, dims: Dims) -> bool:
     """Return whether a loop can read a value along these axes: along all rows or all columns."""
-    own = {d for d in dims if d is not None}
+    varying = {d for d in dims if d is not None}
     axes = {d for d in _all_axes(body) if d is not None}
-    if body.split is None or own in (axes, set()):
+    if body.split is None or varying in (axes, set()):
         return True
     rows = {d for d in axes if d < body.split}
-    return own in (rows, axes - rows)
+    return varying in (rows, axes - rows)
 
 
 def _cone(body: FusedBody, v: Value, stored: set[Value]) -> _Cone | None:
-    """Return how cheap ops compute a value; None where other ops are needed, or too many."""
+    """Return how cheap ops compute a value; None if it needs other ops, or too many."""
     makers = {node.out: number for number, node in enumerate(body.graph.nodes)}
     whole = body.dims[v]
     numbers: set[int] = set()
-    slow = 0 if _nbytes(v) < LARGE else MOST_SLOW_OPS  # how many more may be there
+    slow = 0 if _nbytes(v) < LARGE else MOST_SLOW_OPS  # the number that is still allowed
     leaves: dict[Value, Dims] = {}
     stack = [makers[v]]
     while stack:
@@ -224,7 +224,7 @@ def _cone(body: FusedBody, v: Value, stored: set[Value]) -> _Cone | None:
 
 
 def _without(body: FusedBody, gone: Iterable[Value]) -> FusedBody | None:
-    """Return a body that no longer writes some of its results; None if none is left."""
+    """Return a body that does not write some of its results; None if no result remains."""
     without = set(gone)
     outputs = [v for v in body.graph.outputs if v not in without]
     if not outputs:

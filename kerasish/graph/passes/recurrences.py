@@ -1,11 +1,12 @@
 """Combine a masked recurrence with the products of all its time steps.
 
 A recurrent layer multiplies the inputs of all time steps by its kernel before the recurrence, and
-its gradient is followed by the products that give the gradients by inputs, kernel and bias. A node
-`masked_recurrence` combines a masked recurrence, or its gradient, with these products: the unit
-that computes it leaves out whole blocks of time steps in which no row counts, as behind the longest
-row of a batch. In the gradient of a layer that returns only its last output, it also takes the
-place of the zeros that arrive at all other time steps; so it does for an LSTM without a mask.
+its gradient is followed by the products that compute the gradients by inputs, kernel and bias. A
+node `masked_recurrence` combines a masked recurrence, or its gradient, with these products: the
+unit that computes it skips whole blocks of time steps in which no row counts, for example after the
+end of the longest row of a batch. In the gradient of a layer that returns only its last output, it
+also replaces the zeros that arrive at all other time steps; this is also done for an LSTM without a
+mask.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from kerasish.ops.op import REGISTRY
 from kerasish.ops.shapes import Spec
 from kerasish.typing import Array, ArrayModule
 
-BLOCK = 16  # time steps that are left out together, or not at all
+BLOCK = 16  # time steps that are skipped together
 _FORWARD = ("lstm", "gru", "simple_rnn")
 
 
@@ -27,11 +28,11 @@ class Recurrence(NamedTuple):
     """The computation of a `masked_recurrence` node.
 
     Attributes:
-        leader: the recurrence, or its gradient, alone.
+        leader: the recurrence, or its gradient.
         nodes: all nodes that are combined, in order.
         inputs: the name of each input: those of the leader's op, and "inputs" (steps * n, size),
             "kernel", "kernel_bias"; "g_last" or "g_cells_last" (1, n, units) instead of a gradient
-            that arrives at the last time step alone.
+            that arrives only at the last time step.
         outputs: the name of each output: "0", "1", ... are those of the leader; "d_inputs",
             "d_kernel" and "d_bias" are those of the products after a gradient.
     """
@@ -52,7 +53,7 @@ def is_masked(node: Node) -> bool:
 
 
 def described(node: Node) -> Recurrence:
-    """Return what a recurrence computes, combined with others or alone."""
+    """Return what a recurrence computes, combined with other nodes or not."""
     if node.op.name == "masked_recurrence":
         what: Recurrence = node.attrs["what"]
         return what
@@ -182,7 +183,7 @@ class _Combiner:
             self._put(leader, [*before, leader], inputs, results)
 
     def _arriving(self, inputs: dict[str, Value]) -> list[Node]:
-        """Replace gradients of zeros, or zeros but for the last time step; return their nodes."""
+        """Replace gradients that are zero at all or all but the last steps; return their nodes."""
         before = []
         for name in ("g", "g_states", "g_cells"):
             node = self.makers.get(inputs[name]) if name in inputs else None
@@ -205,7 +206,7 @@ class _Combiner:
     ) -> tuple[list[Node], dict[str, Value], dict[str, Value]] | None:
         """Return (nodes, inputs, results) of the products that read the gradient by x.
 
-        None where something else reads it, or a product reads what is computed later.
+        None if something else reads it, or a product reads a value that is computed later.
         """
         gradient = leader.outputs[0]
         readers = self.readers.get(gradient, [])

@@ -10,9 +10,8 @@ from kerasish.graph.ir import Graph, GraphError, Node, Value
 def in_rounds(rank: Mapping[int, int], reads: Mapping[int, set[int]]) -> list[int]:
     """Return units in an order in which each comes after those that it reads.
 
-    Round after round goes over the units by rank, and takes those of which all that they read has
-    been taken. The round of a unit follows from the units that it reads, so the time is linear in
-    their number.
+    Each round goes over the units by rank, and takes those whose inputs have all been taken. The
+    round of a unit follows from the units that it reads, so the time is linear in their number.
 
     Args:
         rank: unit -> its place in the given order.
@@ -26,32 +25,32 @@ def in_rounds(rank: Mapping[int, int], reads: Mapping[int, set[int]]) -> list[in
     for u, others in reads.items():
         for other in others:
             readers[other].append(u)
-    left = {u: len(others) for u, others in reads.items()}
+    unread = {u: len(others) for u, others in reads.items()}
     turn = dict.fromkeys(reads, 0)
-    ready = [u for u, count in left.items() if not count]
+    ready = [u for u, count in unread.items() if not count]
     for u in ready:
         for reader in readers[u]:
             turn[reader] = max(turn[reader], turn[u] + (rank[u] > rank[reader]))
-            left[reader] -= 1
-            if not left[reader]:
+            unread[reader] -= 1
+            if not unread[reader]:
                 ready.append(reader)
     if len(ready) < len(reads):
-        raise AssertionError("units need each other in a circle")
+        raise AssertionError("units depend on each other in a cycle")
     return sorted(ready, key=lambda u: (turn[u], rank[u]))
 
 
 def exchanges_before(graph: Graph) -> dict[Node, tuple[Value, ...]]:
-    """Return node that communicates -> the results of the one before it, which must come first.
+    """Return node that communicates -> the results of the previous one, which must run first.
 
-    Ranks may have different numbers of rows, and fuse other nodes in other ways. They must
-    communicate in one order all the same: that of the program.
+    Ranks may have different numbers of rows, and fuse other nodes differently. They must still
+    communicate in the same order: that of the program.
     """
     exchanges = [node for node in graph.nodes if node.op.communicates]
     return {node: before.outputs for before, node in zip(exchanges, exchanges[1:])}
 
 
 def check_turns(before: Graph, after: Graph) -> Graph:
-    """Return the graph that passes have made of another if its nodes communicate in the same order.
+    """Return the graph `after` passes if its nodes communicate in the same order as `before`.
 
     Raises:
         GraphError: they do not.

@@ -46,7 +46,7 @@ def share_common(graph: Graph) -> Graph:
             met = inputs[::-1]
         key = (node.op, met, _attributes_key(node))
         first_node = seen.get(key)
-        # A rank may find equal sums where others do not: all must communicate equally often.
+        # Sums may be equal on one rank only, but all must communicate the same number of times.
         if first_node is not None and node.op.communicates != "sum":
             swaps.update(zip(node.outputs, first_node.outputs))
             continue

@@ -20,7 +20,7 @@ from kerasish.ops.shapes import Spec, broadcast_shapes
 from kerasish.typing import Array
 
 # A rule returns None (does not apply), a Value (use it instead) or a list of new nodes, the last
-# of which makes the result.
+# of which computes the result.
 Rule = Callable[["Rewriter", Node], Any]
 
 
@@ -34,7 +34,7 @@ class Rewriter:
         self.uses = graph.uses()
         self.nodes: list[Node] = []
         self.swaps: dict[Value, Value] = {}
-        self.repeated: set[Value] = set()  # made by broadcast_to
+        self.repeated: set[Value] = set()  # results of broadcast_to
         self.changed = False
 
     def run(self) -> Graph:
@@ -72,12 +72,17 @@ class Rewriter:
         self._keep(node)
 
     def _apply(self, node: Node) -> Value | list[Any] | None:
-        name = node.op.name
-        for rule in RULES.get(name, ()):
+        op = node.op
+        if op.elementwise and op.aliases:
+            return node.inputs[0]
+        rules = RULES.get(op.name, ())
+        if op.reduction and not op.gives_index:
+            rules = (_over_nothing, *rules)
+        for rule in rules:
             result = rule(self, node)
             if result is not None:
                 return result
-        several = node.op.elementwise and len(node.inputs) > 1
+        several = op.elementwise and len(node.inputs) > 1
         if several and not self.repeated.isdisjoint(node.inputs):
             return _repeat_broadcast(self, node) or _sink_broadcast(self, node)
         return None
@@ -105,7 +110,7 @@ class Rewriter:
         node = self.makers.get(v)
         if node is not None and node.op.name == "fill":
             return np.asarray(node.attrs["value"], dtypes.array_dtype(v.dtype))[()]
-        if node is not None and node.op.name in ("broadcast_to", "reshape"):
+        if node is not None and node.op.view:
             return self.number(node.inputs[0])
         return None
 
@@ -128,7 +133,7 @@ def _same_spec(a: Value, b: Value) -> bool:
 
 
 def _neutral(number: float, both: bool) -> Rule:
-    """x op number -> x; with `both`, number op x too."""
+    """x op number -> x; with `both`, also number op x."""
 
     def rule(r: Rewriter, node: Node) -> Value | None:
         a, b = node.inputs
@@ -197,7 +202,7 @@ def _is_exact(number: float, dtype: str) -> bool:
 
 
 def _chained_scale(r: Rewriter, node: Node) -> list[Any] | None:
-    """(x * c) * d -> x * (c * d) where x * c alone neither overflows nor underflows.
+    """(x * c) * d -> x * (c * d) where x * c by itself neither overflows nor underflows.
 
     Both factors must be at most 1 in size, or both at least 1: then x * c overflows or underflows
     only if the result does.
@@ -247,7 +252,7 @@ def _transpose(r: Rewriter, node: Node) -> Value | list[Any] | None:
 
 
 def _transposed_rows(r: Rewriter, node: Node) -> list[Any] | None:
-    """transpose(take_rows(x, i)) -> take_rows(x, transpose(i)), where the axes of i move alone."""
+    """transpose(take_rows(x, i)) -> take_rows(x, transpose(i)), where only the axes of i move."""
     inner = r.maker(node.inputs[0], "take_rows")
     if inner is None or inner.attrs["axis"] != 0 or r.uses.get(inner.out) != 1:
         return None
@@ -260,7 +265,7 @@ def _transposed_rows(r: Rewriter, node: Node) -> list[Any] | None:
 
 
 def _rows_of_transposed(r: Rewriter, node: Node) -> list[Any] | None:
-    """add_rows(transpose(x), i) -> add_rows(x, transpose(i)), where the axes of i move alone."""
+    """add_rows(transpose(x), i) -> add_rows(x, transpose(i)), where only the axes of i move."""
     x, indices = node.inputs
     inner = r.maker(x, "transpose")
     if inner is None or node.attrs["axis"] != 0 or r.uses.get(x) != 1:
@@ -273,7 +278,7 @@ def _rows_of_transposed(r: Rewriter, node: Node) -> list[Any] | None:
 
 
 def _moved_indices(axes: Sequence[int], indices: Value) -> tuple[int, ...] | None:
-    """Return how a transpose moves the first axes, those of indices; None if others move, too."""
+    """Return how a transpose moves the first axes, those of indices; None if others also move."""
     count = len(indices.shape)
     if tuple(axes[count:]) != tuple(range(count, len(axes))):
         return None
@@ -281,7 +286,7 @@ def _moved_indices(axes: Sequence[int], indices: Value) -> tuple[int, ...] | Non
 
 
 def _last_of(name: str, attr: str) -> Rule:
-    """f(f(x)) -> f(x) to the last shape, which is the attribute `attr`; nothing to x's own."""
+    """f(f(x)) -> f(x) to the last shape, the attribute `attr`; x if that is its shape."""
 
     def rule(r: Rewriter, node: Node) -> Value | list[Any] | None:
         x, inner = node.inputs[0], r.maker(node.inputs[0], name)
@@ -319,8 +324,8 @@ def _sum_of_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
     lead = len(shape) - len(x.shape)
     repeats = 1
     for axis in node.attrs["axis"]:
-        own = 1 if axis < lead else x.shape[axis - lead]
-        if own != 1:
+        size = 1 if axis < lead else x.shape[axis - lead]
+        if size != 1:
             return None
         repeats *= shape[axis]
     if repeats == 0 or not _is_exact(repeats, x.dtype):
@@ -346,14 +351,14 @@ def _over_nothing(r: Rewriter, node: Node) -> list[Any] | None:
     return None
 
 
-def _whole_slice(r: Rewriter, node: Node) -> Value | None:
+def _full_slice(r: Rewriter, node: Node) -> Value | None:
     return node.inputs[0] if node.inputs[0].shape == node.out.shape and all(
         step in (1, None) for _, _, step in node.attrs["slices"]
     ) else None  # fmt: skip
 
 
 def _repeat_broadcast(r: Rewriter, node: Node) -> list[Any] | None:
-    """op(broadcast_to(x), y) -> op(x, y) where y alone has the result's shape."""
+    """op(broadcast_to(x), y) -> op(x, y) where y by itself has the result's shape."""
     changed = False
     inputs = list(node.inputs)
     for i, v in enumerate(inputs):
@@ -398,10 +403,8 @@ RULES: dict[str, tuple[Rule, ...]] = {
     "reshape": (_last_of("reshape", "newshape"),),
     "broadcast_to": (_last_of("broadcast_to", "shape"),),
     "cast": (_cast,),
-    "reduce_sum": (_over_nothing, _sum_of_broadcast),
-    **{f"reduce_{kind}": (_over_nothing,) for kind in ("max", "min", "prod", "all", "any")},
-    **dict.fromkeys(("alias", "stop_gradient"), (lambda r, node: node.inputs[0],)),
-    "strided_slice": (_whole_slice,),
+    "reduce_sum": (_sum_of_broadcast,),
+    "strided_slice": (_full_slice,),
 }
 
 

@@ -1,14 +1,13 @@
 """Update only the rows of a table whose gradient is not zero.
 
 The gradient of an embedding, or of a kernel that multiplies a sparse matrix, is a table of zeros to
-which a few rows are added. If the update leaves
-a row unchanged when its gradient is 0 (SGD without momentum, Adagrad), a node `sparse_update`
-computes the update on these few rows alone. Where a number such as the learning rate is NaN or
-infinite, rows without a gradient keep their values, while 0 times that number would make them NaN;
-rows with a gradient show it.
+which a few rows are added. If the update leaves a row unchanged when its gradient is 0 (SGD without
+momentum, Adagrad), a node `sparse_update` computes the update only on these few rows. If a number
+such as the learning rate is NaN or infinite, rows without a gradient keep their values, while 0
+times that number would make them NaN; rows with a gradient become NaN or infinite.
 
-Running averages, as those of Adam, decay in every row. There the node updates the few rows, and all
-others as for a gradient of 0: the table of gradients is never computed.
+Running averages, such as those of Adam, decay in every row. There the node updates the few rows,
+and all others as for a gradient of 0: the table of gradients is never computed.
 """
 
 from __future__ import annotations
@@ -32,11 +31,11 @@ class SparseUpdate(NamedTuple):
 
     Attributes:
         source: the op that adds rows to zeros.
-        arity: the number of its inputs, which are the node's first ones.
+        arity: the number of its inputs, which are the node's first inputs.
         body: (summed gradient rows, rows of each table, numbers) -> new rows of the first tables.
         tables: the number of tables among the inputs.
         changed: for each output of the body, the index of the table that it updates.
-        everywhere: whether rows without a gradient are updated, too, as for a gradient of 0.
+        everywhere: whether rows without a gradient are also updated, as for a gradient of 0.
     """
 
     source: NodeOp
@@ -48,7 +47,7 @@ class SparseUpdate(NamedTuple):
 
 
 def sparse_update(graph: Graph) -> Graph:
-    """Return the graph with sparse updates computed on the affected rows alone."""
+    """Return the graph with sparse updates computed only on the affected rows."""
     for node in graph.nodes:
         if node.op.adds_rows:
             result = _Update(graph, node).replaced()
@@ -69,7 +68,7 @@ class _Update:
         self.numbers: list[Value] = []
 
     def replaced(self) -> Graph | None:
-        """Return the graph with the update on rows alone; None if that is not equivalent."""
+        """Return the graph with the update only on these rows; None if that is not equivalent."""
         if not self._is_worth_it() or not self._gather():
             return None
         finals = self._finals()
@@ -88,7 +87,7 @@ class _Update:
         return fits and self.source.out.size >= SMALLEST and 2 * indices.size <= self.shape[0]
 
     def _gather(self) -> bool:
-        """Collect the nodes that follow the gradient; False where one is not element-wise."""
+        """Collect the nodes that follow the gradient; return False if one is not element-wise."""
         for node in self.graph.nodes:
             if not any(v in self.kinds for v in node.inputs):
                 continue
@@ -199,14 +198,14 @@ def _sorted(graph: Graph) -> Graph | None:
 
 
 def _node(rows: SparseUpdate, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node:
-    def touch(xp: ArrayModule, *inputs: Any, rows: SparseUpdate) -> Array:
+    def update_rows(xp: ArrayModule, *inputs: Any, rows: SparseUpdate) -> Array:
         return run(rows, inputs)
 
     def specs(*inputs: Spec, rows: SparseUpdate) -> Spec | tuple[Spec, ...]:
         result = tuple(inputs[rows.arity + place] for place in rows.changed)
         return result[0] if len(result) == 1 else result
 
-    op = GraphOp("sparse_update", touch, specs, len(outputs))
+    op = GraphOp("sparse_update", update_rows, specs, len(outputs))
     return Node(op, inputs, {"rows": rows}, outputs)
 
 

@@ -1,13 +1,13 @@
-"""Divided variables, gathered where they are read: not before, and once more for the reverse pass.
+"""Divided variables, gathered where they are read: not before, and again for the reverse pass.
 
-Where each rank keeps a segment of a variable, the graph gathers the whole from an input. It is
-needed by a layer, and much later by the gradient of the layer. This pass gathers it twice, so that
-the memory serves others in between. Sums of gradients move to the places where these are ready, and
-`hoist_exchanges` puts the cuts of this rank's segments behind them: no whole gradient waits for the
-optimizer.
+If each rank keeps a segment of a variable, the graph gathers the whole variable from an input. It
+is needed by a layer, and much later by the gradient of the layer. This pass gathers it twice, so
+that its memory can be used for other values in between. Sums of gradients move to the places where
+these are ready, and `hoist_exchanges` moves the cuts of this rank's segments after them: no whole
+gradient waits for the optimizer.
 
-The pass runs before all others, on graphs that are alike on all ranks: where nodes that communicate
-are put follows from the graph alone, so all ranks communicate in one order.
+The pass runs before all others, on graphs that are equal on all ranks. The places of nodes that
+communicate depend only on the graph, so all ranks communicate in the same order.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def _gathered_again(graph: Graph, late: list[Node]) -> Graph:
     chains = {node: _chain(node, readers) for node in late}
     users = {node: _users(chain, readers, place) for node, chain in chains.items()}
     events = sorted((i, k) for k, node in enumerate(late) for i in users[node])
-    before: dict[int, list[Node]] = {}  # place of a node -> what is emitted before it
+    before: dict[int, list[Node]] = {}  # place of a node -> the nodes that are emitted before it
     swaps: dict[Node, tuple[int, dict[Value, Value]]] = {}
     moved: set[Node] = set()
     for number, node in enumerate(late):
@@ -61,7 +61,7 @@ def _gathered_again(graph: Graph, late: list[Node]) -> Graph:
 
 
 def _chain(node: Node, readers: dict[Value, list[Node]]) -> list[Node]:
-    """Return a gathering with the cheap ops on its result alone: views, moves and casts."""
+    """Return a gathering with the cheap ops that read only its result: views, moves and casts."""
     chain, waiting = [node], [node.out]
     while waiting:
         for reader in readers.get(waiting.pop(), ()):
@@ -81,7 +81,7 @@ def _users(
 
 
 def _second_use(places: list[int], events: list[tuple[int, int]], number: int) -> int | None:
-    """Return the place from which on a variable is gathered again: after the longest pause.
+    """Return the place from which a variable is gathered again: after the longest pause.
 
     Args:
         places: of the readers of a variable, in order.
@@ -116,7 +116,7 @@ _AGAIN: dict[NodeOp, GraphOp] = {}
 
 
 def _again(op: NodeOp) -> GraphOp:
-    """Return an op that does the same, and is not taken for an equal one."""
+    """Return an op that does the same, and does not compare equal."""
     if op not in _AGAIN:
         other = GraphOp(f"{op.name} again", op.kernel, op.shape)
         other.kind, other.communicates = op.kind, op.communicates

@@ -1,9 +1,9 @@
 """Compute a product of a few terms inside the loop that reads it.
 
 The output of a layer with LoRA is x @ W + (x @ A) @ B, where B has few rows. The second product
-writes as many numbers as the first one and computes little: memory limits it. Where a loop reads
-the sum, the product becomes the sum of rank-one terms `low[:, k] * B[k, :]`, which the loop
-computes from two vectors. Then one array less is written, and none is read again to be added to.
+writes as many numbers as the first one and computes little: memory limits it. If a loop reads the
+sum, the product becomes the sum of rank-one terms `low[:, k] * B[k, :]`, which the loop computes
+from two vectors. Then one array less is written, and none is read again for the addition.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class _Expander:
         return self._is_large(_other(reader, v)) and self._ends_in_loops(reader)
 
     def _only_reader(self, v: Value) -> Node | None:
-        """Return the node that alone reads a value; None where there are others, or an output."""
+        """Return the only reader of a value; None if there are several, or it is an output."""
         reading = self.readers.get(v, [])
         return reading[0] if len(reading) == self.uses[v] == 1 else None
 
@@ -74,7 +74,7 @@ class _Expander:
         if not reader.op.elementwise or not reader.op.native or reader.out.shape != v.shape:
             return False
         others = (self.makers.get(x) for x in reader.inputs if x is not v)
-        # A product to which the sum is added adds it by itself.
+        # A product to which the sum is added adds it itself.
         return not any(m is not None and m.op.epilogues for m in others)
 
 

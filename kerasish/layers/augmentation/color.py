@@ -64,8 +64,8 @@ class RandomContrast(PictureLayer):
     """In training: (x - mean) * factor + mean, the mean of each channel, held in the value range.
 
     Args:
-        factor: (a, b) with a, b in [0, 1]: the factor lies in [1 - a, 1 + b]; one number f stands
-            for (0, f), as in Keras.
+        factor: (a, b) with a, b in [0, 1]: the factor is in [1 - a, 1 + b]; one number f means
+            (0, f), as in Keras.
         value_range: the least and the largest value of a pixel.
         seed: of the factors; None: drawn.
 
@@ -157,7 +157,7 @@ class RandomGrayscale(PictureLayer):
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         if not 0 <= factor <= 1:
-            raise ValueError(f"{self.display_name()}: factor must lie in [0, 1], got {factor}.")
+            raise ValueError(f"{self.display_name()}: factor must be in [0, 1], got {factor}.")
         self.factor = factor
 
     def draw(self, images: Tensor, seed: SeedLike) -> Tensor:
@@ -274,7 +274,7 @@ class Solarization(PictureLayer):
         """Return an addition and a threshold for each picture, of 255."""
         shape = (images.shape[0], 1, 1, 1)
         pairs = (("additions", self.addition_factor), ("thresholds", self.threshold_factor))
-        # Keras multiplies the upper end alone by 255; so do its figures.
+        # Keras multiplies only the upper end by 255, and its documentation does, too.
         return {k: self._uniform(shape, (low, high * 255), seed) for k, (low, high) in pairs}
 
     def alter(self, images: Tensor, transformation: Structure, interpolation: str) -> Tensor:
@@ -371,7 +371,7 @@ class RandomColorJitter(PictureLayer):
 
     Args:
         value_range: the least and the largest value of a pixel.
-        brightness_factor: as for RandomBrightness; None: left alone. Likewise contrast_factor,
+        brightness_factor: as for RandomBrightness; None: unchanged. Likewise contrast_factor,
             saturation_factor and hue_factor.
         contrast_factor: as `factor` of `RandomContrast`; None: no change.
         saturation_factor: as `factor` of `RandomSaturation`; None: no change.

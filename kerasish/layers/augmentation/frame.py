@@ -29,7 +29,7 @@ def _largest(size: Any, target: tuple[int, ...]) -> tuple[tuple[int, int], tuple
 
 
 class _Framed(PictureLayer):
-    """Pictures that come out with a given height and width."""
+    """Pictures of a given height and width."""
 
     mask_rule, moves = "pictures", True
 

@@ -284,7 +284,7 @@ class RandomZoom(_Affine):
     def _interval(self, value: float | Sequence[float], name: str) -> tuple[Any, Any]:
         low, high = read_interval(value, (-1.0, 1.0), self.display_name(), name)
         if low <= -1:
-            raise ValueError(f"{self.display_name()}: {name} must lie in (-1, 1], got {value!r}.")
+            raise ValueError(f"{self.display_name()}: {name} must be in (-1, 1], got {value!r}.")
         return 1.0 + low, 1.0 + high
 
     def draw(self, images: AnyTensor, seed: SeedLike) -> dict[str, Any]:
@@ -353,7 +353,7 @@ class RandomShear(_Affine):
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> RandomShear:
-        """Return the layer; an interval about 0 came from one number."""
+        """Return the layer; an interval about 0 was given as one number."""
         for name in ("x_factor", "y_factor"):
             value = config.get(name)
             if isinstance(value, (list, tuple)) and value[0] < 0:

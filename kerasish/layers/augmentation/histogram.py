@@ -112,7 +112,7 @@ def _table(count: Tensor) -> Tensor:
 
 
 class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
-    """Levels spread tile by tile, what lies between tiles interpolated, contrast held in bounds.
+    """Levels spread per tile, interpolated between tiles, with limited contrast.
 
     Args:
         value_range: the least and the largest value of a pixel.
@@ -146,7 +146,7 @@ class ContrastLimitedAdaptiveHistogramEqualization(PictureLayer):
     def transform_images(
         self, images: Tensor, transformation: Structure = None, training: bool = True
     ) -> Tensor:
-        """Return the pictures in the dtype in which they came."""
+        """Return the pictures in their original dtype."""
         x = ops.convert_to_tensor(images)
         wide = x if x.dtype == "float64" else ops.cast(x, "float32")
         y = self._batched(lambda x: self.alter(x, transformation, ""), wide)

@@ -161,7 +161,7 @@ class CutMix(_Patched, _Mixing):
         transformation: Structure = None,
         training: bool = True,
     ) -> Structure:
-        """Raise: what is left of a box under a rectangle is not known, in Keras neither."""
+        """Raise: the visible part of a box under a rectangle is not known; Keras raises as well."""
         if self._idle(transformation, training):
             return bounding_boxes
         raise ValueError(f"{self.display_name()}: has no rule for bounding boxes; MixUp has.")
@@ -207,7 +207,7 @@ class RandomErasing(_Patched):
         self.fill_value, self.value_range = fill_value, value_range
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
-        """Return whether each picture changes, its rectangle, and what comes in there."""
+        """Return whether each picture changes, its rectangle, and what is put there."""
         rows = images.shape[0]
         ratios = ops.sqrt(self._uniform((rows, 2), self.scale, seed))
         mask, _ = self._rectangle(images.shape, (ratios[:, 0], ratios[:, 1]), seed)

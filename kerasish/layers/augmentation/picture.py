@@ -23,7 +23,7 @@ def read_interval(
 ) -> tuple[Any, Any]:
     """Return (least, most) of a factor given as one number or as two.
 
-    One number f stands for the interval from -f (cut off at the bounds), or from the lower bound.
+    One number f means the interval from -f (cut off at the bounds), or from the lower bound.
     """
     low, high = bounds
     pair = isinstance(value, (list, tuple))
@@ -32,7 +32,7 @@ def read_interval(
     if not good or len(numbers) != (2 if pair else 1):
         raise ValueError(f"{who}: {name} must be a number or a pair of them, got {value!r}.")
     if max(numbers) > high or min(numbers) < low:
-        raise ValueError(f"{who}: {name} must lie in [{low}, {high}], got {value!r}.")
+        raise ValueError(f"{who}: {name} must be in [{low}, {high}], got {value!r}.")
     if pair:
         return min(numbers), max(numbers)
     return max(-abs(value), low), abs(value)
@@ -60,7 +60,7 @@ def one_of(value: str, known: tuple[str, ...], who: str, name: str) -> str:
 
 
 class PictureLayer(Layer):
-    """Pictures (n, h, w, c) or one (h, w, c), alone or in a dict with labels, masks and boxes.
+    """Pictures (n, h, w, c) or one (h, w, c), or a dict of them with labels, masks and boxes.
 
     Subclasses say what is drawn (`draw`), what happens to a batch (`alter`), and if boxes move,
     how (`move_boxes`).
@@ -243,20 +243,20 @@ class PictureLayer(Layer):
         self, image: Tensor, transformation: Structure, training: bool = True
     ) -> Tensor:
         """Return one picture (h, w, c) changed."""
-        return self._alone(self.transform_images, image, transformation, training)
+        return self._of_one(self.transform_images, image, transformation, training)
 
     def transform_single_label(
         self, label: Tensor, transformation: Structure, training: bool = True
     ) -> Tensor:
         """Return one picture's label."""
-        return self._alone(self.transform_labels, label, transformation, training)
+        return self._of_one(self.transform_labels, label, transformation, training)
 
     def transform_single_segmentation_mask(
         self, segmentation_mask: AnyTensor, transformation: Structure, training: bool = True
     ) -> Tensor:
         """Return one picture's mask."""
         rule = self.transform_segmentation_masks
-        return self._alone(rule, segmentation_mask, transformation, training)
+        return self._of_one(rule, segmentation_mask, transformation, training)
 
     def transform_single_bounding_box(
         self, bounding_box: dict[str, Any], transformation: Structure, training: bool = True
@@ -267,14 +267,14 @@ class PictureLayer(Layer):
         result = self.transform_bounding_boxes(wide, transformation, training)
         return {k: ops.squeeze(v, 0) for k, v in result.items()}
 
-    def _alone(
+    def _of_one(
         self, rule: Callable[..., Any], value: AnyTensor, transformation: Structure, training: bool
     ) -> Tensor:
         wide = ops.expand_dims(ops.convert_to_tensor(value), 0)
         return ops.squeeze(rule(wide, transformation, training), 0)
 
     def call(self, data: dict[str, Any] | Tensor, training: bool = True) -> dict[str, Any] | Tensor:
-        """Change pictures, and what a dict has besides them."""
+        """Change pictures, and the other entries of a dict."""
         transformation = self.get_random_transformation(data, training=training)
         if not isinstance(data, dict):
             return self.transform_images(data, transformation, training)
@@ -325,7 +325,7 @@ class FactorLayer(PictureLayer):
     """A layer with a factor and a range of values.
 
     Attributes:
-        bounds: what the factor lies between.
+        bounds: the bounds of the factor.
     """
 
     bounds: tuple[float, float]

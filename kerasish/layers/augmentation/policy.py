@@ -1,4 +1,4 @@
-"""Several changes in a row, drawn for each call: RandAugment, AugMix, Pipeline."""
+"""Several successive changes, drawn for each call: RandAugment, AugMix, Pipeline."""
 
 from __future__ import annotations
 

@@ -53,7 +53,7 @@ class RandomPerspective(PictureLayer):
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
         if not 0 <= scale <= 1:
-            raise ValueError(f"{self.display_name()}: scale must lie in [0, 1], got {scale}.")
+            raise ValueError(f"{self.display_name()}: scale must be in [0, 1], got {scale}.")
         self.scale, self.fill_value = scale, fill_value
         self.interpolation = one_of(interpolation, _METHODS, self.display_name(), "interpolation")
 
@@ -149,7 +149,7 @@ class RandomElasticTransform(PictureLayer):
         height, width = self._size(images.shape)
         strength = ops.convert_to_tensor(drawn["distortion_factor"], "float32")
         reach, smooth = 0.1 * max(height, width), 0.05 * min(height, width)
-        # The filter has the size that the largest strength needs, however much was drawn.
+        # The filter has the size that the largest strength needs, for any strength drawn.
         size = int(6 * smooth * self.scale[1]) | 1
         return warping.smooth_moves(
             random.draw_seed(drawn["seed"]), (images.shape[0], height, width), strength * reach,

@@ -129,7 +129,7 @@ class Discretization(Layer):
         learn_from(self, data, steps)
 
     def reset_state(self) -> None:
-        """Forget the data seen by `update_state`."""
+        """Drop the data seen by `update_state`."""
         self._sketch = None
 
     def update_state(self, data: Array) -> None:
@@ -175,7 +175,7 @@ class Discretization(Layer):
         return encoded_shape(tuple(input_shape), self._depth(), self.output_mode)
 
     def compute_output_spec(self, inputs: KerasTensor) -> KerasTensor:
-        """Return the symbolic result: bins are integers, whatever the compute dtype is."""
+        """Return the symbolic result: bins are integers, for any compute dtype."""
         return KerasTensor(self.compute_output_shape(inputs.shape), self.output_dtype)
 
     def get_config(self) -> dict[str, Any]:

@@ -83,7 +83,7 @@ def encode_array(indices: Array, depth: int, mode: str, dtype: str) -> Array:
 def count_in_rows(
     numbers: Array, rows: Array, count: int, depth: int, mode: str, dtype: str
 ) -> Array:
-    """Return how often each number stands in each row, or (multi_hot) whether it does.
+    """Return how often each number occurs in each row, or (multi_hot) whether it does.
 
     Args:
         numbers: integers below `depth`; negative ones count nowhere.

@@ -51,7 +51,7 @@ def fingerprints(array: Array, salt: list[int] | None = None) -> Array:
 
 
 def read_salt(who: str, salt: str | int | Sequence[int] | None) -> list[int] | None:
-    """Return the key of two numbers that a salt stands for, or None.
+    """Return the key of two numbers for a salt, or None.
 
     Raises:
         ValueError: it is neither one integer nor two.
@@ -76,7 +76,7 @@ class Hashing(HostLayer):
 
     Args:
         num_bins: number of bins, >= 1.
-        mask_value: what goes to bin 0 alone; the rest share the bins 1 .. num_bins - 1;
+        mask_value: the only value in bin 0; the rest share the bins 1 .. num_bins - 1;
             None: no bin is kept.
         salt: an integer or two: hashes with SipHash-2-4 under this key instead of FarmHash64;
             None: FarmHash64.

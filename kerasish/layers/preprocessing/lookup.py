@@ -216,7 +216,7 @@ class IndexLookup(HostLayer):
         weights = np.asarray(idf_weights, "float32")
         if weights.ndim != 1 or weights.size not in (len(tokens), len(tokens) + self._first * led):
             raise ValueError(
-                f"{who}: expected {len(tokens)} idf_weights, one a token, got shape "
+                f"{who}: expected {len(tokens)} idf_weights, one per token, got shape "
                 f"{weights.shape}."
             )
         return weights[weights.size - len(tokens) :]
@@ -241,7 +241,7 @@ class IndexLookup(HostLayer):
         learn_from(self, data, steps)
 
     def reset_state(self) -> None:
-        """Forget the tokens counted, and a vocabulary learnt from them."""
+        """Drop the token counts, and a vocabulary learned from them."""
         if self.input_vocabulary is not None:
             raise ValueError(
                 f"{self.display_name()}: the vocabulary was given; there is nothing to adapt. Make "

@@ -19,15 +19,15 @@ class StringLookup(IndexLookup):
         max_tokens: most numbers, the special ones included, > 1; None: any.
         num_oov_indices: numbers for strings outside the vocabulary; with more than one they are
             hashed; with 0 they are an error.
-        mask_token: the string that stands for nothing: number 0; in other modes than "int" it
-            counts nowhere. None: there is none.
+        mask_token: the string that means "no token": number 0; in other modes than "int" it
+            is not counted. None: there is none.
         oov_token: what `invert` gives for unknown strings.
         vocabulary: the strings, or the path of a text file with one per line; None: `adapt`.
         idf_weights: of each string, for "tf_idf" with a vocabulary; None: `adapt` finds them.
         invert: whether to go from numbers to strings.
         output_mode: "int"; "one_hot", "multi_hot", "count" (see `CategoryEncoding`); "tf_idf":
             count * log(1 + documents / (1 + documents with it)).
-        pad_to_max_tokens: whether vectors have max_tokens entries, whatever the vocabulary's size.
+        pad_to_max_tokens: whether vectors have max_tokens entries, for any size of the vocabulary.
         sparse: must be false; accepted for compatibility with Keras.
         encoding: of bytes.
         name: name of the layer; None: made from the class.

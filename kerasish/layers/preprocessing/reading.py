@@ -43,7 +43,7 @@ def read_strings(x: Structure, who: str, encoding: str = "utf-8") -> Array:
 
 
 def strings_like(flat: list[str], shape: Shape) -> Array:
-    """Return strings as an array of objects: each takes its own length, not the longest one's."""
+    """Return strings as an array of objects: each takes its own length, not the longest length."""
     result = np.empty(len(flat), object)
     result[:] = flat
     return result.reshape(shape)
@@ -112,7 +112,7 @@ def batches_of(data: Array, steps: int | None, who: str) -> Iterator[Any]:
 
 
 def learn_from(layer: Any, data: Array, steps: int | None) -> None:
-    """Let a layer forget its state and learn it from batches.
+    """Reset a layer's state and learn it from batches.
 
     Args:
         layer: has `reset_state`, `update_state` and `finalize_state`.

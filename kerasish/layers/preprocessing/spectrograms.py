@@ -31,12 +31,12 @@ class STFTSpectrogram(Layer):
         frame_length: samples a frame.
         frame_step: samples from one frame to the next, <= frame_length; None: half a frame.
         fft_length: samples of each transform, >= frame_length; None: the next power of two.
-        window: a name that `scipy.signal.get_window` knows, frame_length numbers, or None.
+        window: a name for `scipy.signal.get_window`, frame_length numbers, or None.
         periodic: whether the window is periodic rather than symmetric.
         scaling: of the window: "density" (its squares sum to 1), "spectrum" (it sums to 1), None.
         padding: "valid" or "same".
-        expand_dims: whether frequencies and channels keep axes of their own.
-        data_format: where the channels stand; None: the process's.
+        expand_dims: whether frequencies and channels keep separate axes.
+        data_format: the place of the channels; None: the process's.
 
     Shape: (batch, samples, channels) -> (batch, frames, channels * bins), with expand_dims
         (batch, frames, bins, channels); bins = fft_length // 2 + 1, twice that for "stft".
@@ -171,7 +171,7 @@ class STFTSpectrogram(Layer):
         )
 
     def _sides(self) -> Tensor:
-        """Return how many frequencies each bin stands for: itself and its negative one."""
+        """Return how many frequencies each bin represents: itself and its negative one."""
         sides = np.full(self._size // 2 + 1, 2.0, "float32")
         sides[0] = 1.0
         if self._size % 2 == 0:
@@ -187,7 +187,7 @@ class MelSpectrogram(Layer):
         sequence_stride: samples from one frame to the next.
         sequence_length: samples a frame, <= fft_length; None: fft_length.
         window: "hann", "hamming", sequence_length numbers, or None.
-        sampling_rate: samples a second.
+        sampling_rate: samples per second.
         num_mel_bins: number of bands.
         min_freq, max_freq: lowest and highest frequency in Hz; None: half the sampling rate.
         power_to_db: whether to give decibels, 10 log10(x / ref_power).
@@ -271,7 +271,7 @@ class MelSpectrogram(Layer):
         Args:
             num_mel_bins: number of bands.
             num_spectrogram_bins: frequencies from 0 to half the sampling rate.
-            sampling_rate: samples a second.
+            sampling_rate: samples per second.
             lower_edge_hertz, upper_edge_hertz: where the first band begins, the last one ends.
             dtype: the matrix's.
 

@@ -22,7 +22,7 @@ from kerasish.typing import Array, Shape, Structure
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
-# ASCII alone, as in Keras: other letters keep their case, other signs stay.
+# ASCII only, as in Keras: other letters keep their case, other signs stay.
 _LOWER = {ord(c): c.lower() for c in string.ascii_uppercase}
 _NO_SIGNS = {ord(c): None for c in string.punctuation}
 _TABLES: dict[str, dict[int, Any]] = {
@@ -49,7 +49,7 @@ class TextVectorization(HostLayer):
     """Texts as the numbers of their tokens, or as vectors over the vocabulary.
 
     Each text is standardized, split into tokens, these joined into n-grams, and looked up. Number
-    0 pads, 1 stands for unknown tokens.
+    0 is padding, 1 is for unknown tokens.
 
     Args:
         max_tokens: most numbers, the special ones included, > 1; None: any.
@@ -60,8 +60,8 @@ class TextVectorization(HostLayer):
             array of n texts to n lists of tokens.
         ngrams: n: all up to n tokens; a tuple: those lengths; None: single tokens.
         output_mode: "int", "multi_hot", "count" or "tf_idf" (see `StringLookup`).
-        output_sequence_length: tokens of each result of "int", cut or padded; None: as many as
-            the longest text of the batch has.
+        output_sequence_length: tokens of each result of "int", cut or padded; None: the
+            number of the longest text of the batch.
         pad_to_max_tokens, vocabulary, idf_weights: as for `StringLookup`.
         sparse, ragged: must be false; accepted for compatibility with Keras.
         encoding: of bytes.
@@ -155,7 +155,7 @@ class TextVectorization(HostLayer):
         learn_from(self, data, steps)
 
     def reset_state(self) -> None:
-        """Forget the tokens counted, and a vocabulary learnt from them."""
+        """Drop the token counts, and a vocabulary learned from them."""
         self._lookup_layer.reset_state()
 
     def update_state(self, data: Array) -> None:

@@ -60,7 +60,7 @@ class TokenTable:
     Args:
         tokens: the tokens in the order of their numbers.
         first: the number of the first one.
-        mask: the token that stands for nothing, or None.
+        mask: the token that means "no token", or None.
     """
 
     def __init__(self, tokens: Sequence[Any], first: int, mask: str | int | None = None) -> None:
@@ -78,12 +78,12 @@ class TokenTable:
 def check_tokens(
     who: str, tokens: list[Any], reserved: dict[str, Any], specials: Sequence[Any]
 ) -> None:
-    """Raise ValueError where a token stands twice, or a special one among the others.
+    """Raise ValueError where a token occurs twice, or a special one among the others.
 
     Args:
         who: the layer, for messages.
         tokens: the vocabulary without its special tokens.
-        reserved: argument -> the token that must not stand in it, or None.
+        reserved: argument -> the token that must not occur in it, or None.
         specials: the special tokens in their order.
     """
     twice = [t for t, count in Counter(tokens).items() if count > 1]
@@ -92,7 +92,7 @@ def check_tokens(
     for name, token in reserved.items():
         if token is not None and token in tokens:
             raise ValueError(
-                f"{who}: the {name} {token!r} stands in the vocabulary at place "
+                f"{who}: the {name} {token!r} is in the vocabulary at place "
                 f"{tokens.index(token)}. Leave the special tokens out, or put them first, in this "
                 f"order: {specials}."
             )

@@ -52,7 +52,7 @@ class BaseCell(KernelLayer):
         dropout: share of the inputs dropped in training, the same ones at all steps, 0 to 1.
         recurrent_dropout: the same for the state that goes into the products; the state that is
             carried on is never dropped.
-        seed: where the masks come from.
+        seed: the seed of the masks.
         options: what `WeightedLayer` takes.
     """
 
@@ -96,7 +96,7 @@ class BaseCell(KernelLayer):
         self.bias = self.add_weight_of("bias", bias, initializer=start) if self.use_bias else None
 
     def reset_dropout_masks(self) -> None:
-        """Forget the masks: the next step draws new ones."""
+        """Drop the masks: the next step draws new ones."""
         self._masks.clear()
 
     def _mask(self, kind: str, x: AnyTensor, rate: float) -> Tensor:
@@ -124,7 +124,7 @@ class LSTMFormulas(BaseCell):
         return forget_one
 
     def _step(self, z: Tensor, c: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the new h and c for the products z, which lie as (i, f, g, o)."""
+        """Return the new h and c for the products z, in the order (i, f, g, o)."""
         zi, zf, zc, zo = ops.split(z, 4, axis=-1)
         i, f = self.recurrent_activation(zi), self.recurrent_activation(zf)
         c = ops.add(ops.multiply(f, c), ops.multiply(i, self.activation(zc)))
@@ -139,7 +139,7 @@ class RecurrentCell(BaseCell):
         options: see `BaseCell`.
 
     As in Keras, all gates share one mask of the inputs; with `recurrent_dropout` each gate has
-    masks of its own, of the inputs and of the state.
+    its own masks, of the inputs and of the state.
     """
 
     _gates = 1

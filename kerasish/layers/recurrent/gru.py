@@ -42,7 +42,7 @@ class GRUCell(RecurrentCell):
         dropout: share of the inputs that is dropped in training, 0 <= dropout < 1.
         recurrent_dropout: share of the state that is dropped in training, 0 <= recurrent_dropout <
             1.
-        reset_after: whether the reset gate comes after the product.
+        reset_after: whether the reset gate is applied after the product.
         seed: an integer or a `SeedGenerator`; None: a new seed.
 
     Shape: (n, inputs), states [h], (n, units) -> (n, units), [h'].
@@ -139,7 +139,7 @@ class GRU(CellLayer):
         seed: an integer or a `SeedGenerator`; None: a new seed.
         return_sequences, return_state, go_backwards, stateful: see `RNN`.
         unroll, use_cudnn: accepted for compatibility with Keras; the engine decides.
-        reset_after: whether the reset gate comes after the product.
+        reset_after: whether the reset gate is applied after the product.
 
     Shape: (n, steps, inputs) -> (n, units), or (n, steps, units) with `return_sequences`.
 

@@ -108,7 +108,7 @@ class RNN(Layer):
             and state_size; it may have output_size and get_initial_state(batch_size).
         return_sequences: whether to return the outputs of all steps, not only the last.
         return_state: whether to return the last states after the output.
-        go_backwards: whether to go from the last step to the first (outputs come in that order).
+        go_backwards: whether to go from the last step to the first (outputs are in that order).
         stateful: whether the last states are the first ones of the next call.
         unroll: accepted for compatibility with Keras; the engine decides.
         zero_output_for_mask: whether the output of a step that a mask leaves out is 0, not that
@@ -263,7 +263,7 @@ class RNN(Layer):
     def _steps(
         self, x: Tensor, states: list[Any], mask: AnyTensor | None, training: bool, started: bool
     ) -> tuple[Any, ...]:
-        """Return (outputs of all steps, the last output, the last states); steps come first."""
+        """Return (outputs of all steps, the last output, the last states); steps are axis 0."""
         if isinstance(self.cell, RecurrentCell):
             result = self.cell.run(x, states, mask, training)
             if result is not None:
@@ -277,7 +277,7 @@ class RNN(Layer):
         """Return the outputs with 0 where a mask leaves nothing to show.
 
         The op's outputs are states: before the first step that counts, the state is the one
-        given, while there is no output before to go on with.
+        given, while there is no previous output to use.
         """
         if self.zero_output_for_mask:
             shown = ops.cast(mask, outputs.dtype)

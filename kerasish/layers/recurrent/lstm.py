@@ -20,7 +20,7 @@ class LSTMCell(LSTMFormulas, RecurrentCell):
     """One step of an LSTM: c' = f c + i g, h' = o activation(c').
 
     The gates i, f, o are recurrent_activation, g is activation, each of its quarter of
-    z = x @ kernel + h @ recurrent_kernel + bias, which lies as (i, f, g, o).
+    z = x @ kernel + h @ recurrent_kernel + bias, in the order (i, f, g, o).
 
     Args:
         units: size of the output and of both states, >= 1.

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-# As in Keras, the seed comes last.
+# As in Keras, the seed is last.
 _OPTIONS = {**{n: d for n, d in RECURRENT.items() if n != "seed"}, "seed": None}
 
 

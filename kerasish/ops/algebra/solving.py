@@ -27,7 +27,7 @@ __all__ = ["det", "inv", "lstsq", "pinv", "solve", "solve_triangular"]
 
 
 def in_single(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Run a kernel on half precision in float32: LAPACK knows no smaller floats."""
+    """Run a kernel on half precision in float32: LAPACK supports no smaller floats."""
 
     @functools.wraps(kernel)
     def run(xp: ArrayModule, x: Array, *others: Any, **attrs: Any) -> Array:
@@ -239,7 +239,7 @@ def pinv(xp: ArrayModule, x: Array, *, rcond: ScalarLike | None = None) -> Array
     u, s, vh = xp.linalg.svd(x, full_matrices=False)
     if rcond is None:
         rcond = max(x.shape[-2:]) * float(xp.finfo(x.dtype).eps)
-    kept = s > rcond * s[..., :1]  # the largest comes first
+    kept = s > rcond * s[..., :1]  # the largest is first
     inverse = xp.where(kept, 1 / xp.where(kept, s, 1), 0).astype(x.dtype)
     return xp.matmul(xp.swapaxes(vh, -1, -2), inverse[..., None] * xp.swapaxes(u, -1, -2))
 

@@ -1,4 +1,4 @@
-"""Rarer functions of one or two numbers: ops of their own, and compositions."""
+"""Rarer functions of one or two numbers: ops and compositions."""
 
 from __future__ import annotations
 
@@ -380,7 +380,7 @@ def divide_no_nan(x1: TensorLike, x2: TensorLike) -> Tensor:
 
 @function
 def copy(x: TensorLike) -> Tensor:
-    """Return the same values as a tensor of its own.
+    """Return the same values as a separate tensor.
 
     Args:
         x: tensor or array.

@@ -26,7 +26,7 @@ def _part_dtype(dtype: str) -> str:
     return {"complex64": "float32", "complex128": "float64"}.get(dtype, dtype)
 
 
-def _whole_dtype(dtype: str) -> str:
+def _complex_dtype(dtype: str) -> str:
     return "complex128" if dtype == "float64" else "complex64"
 
 
@@ -105,7 +105,7 @@ def conj(xp: ArrayModule, x: Array) -> Array:
 
 @op(
     "complex",
-    lambda a, b: Spec(a.shape, _whole_dtype(a.dtype)),
+    lambda a, b: Spec(a.shape, _complex_dtype(a.dtype)),
     lambda g, y, a, b: (real(g), imag(g)),
     "float",
     examples=[(((2, 3), (2, 3)), {})],
@@ -113,7 +113,7 @@ def conj(xp: ArrayModule, x: Array) -> Array:
 )
 def join_parts(xp: ArrayModule, a: Array, b: Array) -> Array:
     """The complex numbers a + ib, float32 parts giving complex64."""
-    name = _whole_dtype(dtypes.name_of(a.dtype))
+    name = _complex_dtype(dtypes.name_of(a.dtype))
     return (a + xp.asarray(1j, dtype=name) * b).astype(name)
 
 
@@ -222,7 +222,7 @@ def reinterpret(xp: ArrayModule, x: Array, *, dtype: DTypeLike) -> Array:
 
 @function
 def view(x: TensorLike, dtype: DTypeLike | None = None) -> Tensor:
-    """Return the bits of x read as another dtype (None: its own).
+    """Return the bits of x read as another dtype (None: that of x).
 
     Args:
         x: tensor or array.

@@ -25,8 +25,8 @@ __all__ = ["cross", "dot", "inner", "tensordot", "vdot"]
 
 
 def _axes(given: int | Sequence[int], ndim: int) -> list[int]:
-    many = given if isinstance(given, (tuple, list)) else (given,)
-    return [normalize_axis(a, ndim, "tensordot") for a in many]
+    numbers = given if isinstance(given, (tuple, list)) else (given,)
+    return [normalize_axis(a, ndim, "tensordot") for a in numbers]
 
 
 def _count(sizes: list[Any]) -> int:

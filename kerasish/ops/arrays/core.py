@@ -34,12 +34,12 @@ def convert_to_tensor(
 ) -> Tensor:
     """Return x (tensor, variable, array, list, number) as a tensor, of `dtype` if one is given.
 
-    Texts come back as an array of NumPy's, which text layers take: no tensor holds texts.
+    Texts are returned as a NumPy array, which text layers take: no tensor holds texts.
 
     Args:
         x: tensor or array.
         dtype: dtype of the result; None: chosen by the inputs.
-        sparse: must be False: sparse tensors come from SciPy's matrices; None: False.
+        sparse: must be False: sparse tensors are made from SciPy's matrices; None: False.
         ragged: must be False: kerasish has no ragged tensors; None: False.
 
     Example:

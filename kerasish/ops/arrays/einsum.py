@@ -32,7 +32,7 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Tensor:
     """Return the sum of products that `subscripts` spells: "ij,jk->ik" is a matrix product.
 
     Each operand's axes have a letter each. Letters that the result does not name are summed
-    over; "..." stands for further axes, which broadcast. Without "->" the result names, in
+    over; "..." means further axes, which broadcast. Without "->" the result names, in
     order, the letters that occur once.
 
     Operands that are all int8 give int32.
@@ -42,7 +42,7 @@ def einsum(subscripts: str, *operands: Any, **kwargs: Any) -> Tensor:
         operands: tensors.
 
     Raises:
-        ShapeError: a letter stands for two sizes, or for other numbers of axes than there are.
+        ShapeError: a letter has two sizes, or the letters do not match the number of axes.
 
     Example:
         >>> einsum("ij,ij->i", [[1.0, 2.0], [3.0, 4.0]], [[1.0, 1.0], [0.0, 2.0]]).tolist()
@@ -148,7 +148,7 @@ def _sizes(subscripts: str, tensors: Sequence[Any], inputs: Sequence[Letters]) -
                 sizes[letter] = size
             elif size != 1 and not agree(size, known):
                 raise ShapeError(
-                    f"einsum: {letter!r} in {subscripts!r} stands for sizes {known} and {size}; "
+                    f"einsum: {letter!r} in {subscripts!r} has the sizes {known} and {size}; "
                     f"got shapes {[tuple(t.shape) for t in tensors]}."
                 )
     return sizes
@@ -166,7 +166,7 @@ def _without_repeats(x: Tensor, own: Letters) -> Term:
 
 
 def _without_ones(x: Tensor, own: Letters, sizes: dict[str, int]) -> Term:
-    """Drop the axes of size 1 that are to broadcast."""
+    """Drop the axes of size 1 that must broadcast."""
     kept = [i for i, c in enumerate(own) if x.shape[i] != 1 or sizes[c] == 1]
     if len(kept) == len(own):
         return x, own
@@ -179,9 +179,9 @@ def _summed(term: Term, needed: set[str]) -> Term:
     return (reduce_sum(x, axes), tuple(c for c in own if c in needed)) if axes else term
 
 
-def _ordered(x: Tensor, own: Letters, wanted: Letters, sizes: dict[str, int]) -> Tensor:
-    """Return x with its axes in the order of `wanted`."""
-    order = tuple(own.index(c) for c in wanted)
+def _ordered(x: Tensor, own: Letters, target: Letters, sizes: dict[str, int]) -> Tensor:
+    """Return x with its axes in the order of `target`."""
+    order = tuple(own.index(c) for c in target)
     return x if order == tuple(range(len(own))) else transpose(x, order)
 
 

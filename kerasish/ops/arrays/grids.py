@@ -77,7 +77,7 @@ def linspace(
         endpoint: whether `stop` is among them.
         retstep: whether to return (numbers, distance).
         dtype: None: the dtype of start and stop, at least the default float.
-        axis: where the numbers lie in the result.
+        axis: the axis of the numbers in the result.
 
     Example:
         >>> linspace(0, 1, 3).tolist()
@@ -209,7 +209,7 @@ def trapezoid(
 
     Args:
         y: the values.
-        x: where they lie; None: at distances dx.
+        x: their positions; None: at distances dx.
         dx: the distance of neighbors, where x is None.
         axis: the axis of the integral.
 

@@ -246,11 +246,11 @@ def nanquantile(
     method: str = "linear",
     keepdims: bool = False,
 ) -> Tensor:
-    """Return the value below which the share q of the numbers over `axis` lies.
+    """Return the value below which the share q of the numbers over `axis` is.
 
     Args:
         x: the values; where all are NaN the result is NaN.
-        q: a number in [0, 1], or several: they come first in the result's shape.
+        q: a number in [0, 1], or several: they are first in the result's shape.
         axis: a number, several, or None for all.
         method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
         keepdims: whether the reduced axes stay, with size 1.

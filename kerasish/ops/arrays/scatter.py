@@ -99,10 +99,10 @@ def slice(inputs: TensorLike, start_indices: TensorLike, shape: ShapeLike) -> Te
     """
     x = as_tensor(inputs)
     shape = shape.tolist() if hasattr(shape, "tolist") else shape
-    starts, wanted = _starts(x, start_indices, "slice"), list(sizes(shape, "slice"))
-    if len(wanted) != len(x.shape):
+    starts, lengths = _starts(x, start_indices, "slice"), list(sizes(shape, "slice"))
+    if len(lengths) != len(x.shape):
         raise ShapeError(f"slice: a size for each axis of {x.shape} was expected, got {shape}.")
-    for axis, (start, size) in enumerate(zip(starts, wanted)):
+    for axis, (start, size) in enumerate(zip(starts, lengths)):
         length = x.shape[axis]
         if size == -1 and not isinstance(start, int):
             x = _open_end(x, axis)
@@ -225,7 +225,7 @@ def _products_before(x: Tensor, keys: AnyTensor) -> Tensor:
 
     count, steps = keys.shape[0], 1
     x = of_same_key(x, 1)
-    while steps < count:  # by doubling: each round knows the products of twice as many
+    while steps < count:  # by doubling: each round has the products of twice as many
         x = multiply(x, of_same_key(x, steps))
         steps *= 2
     return x

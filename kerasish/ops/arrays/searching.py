@@ -66,7 +66,7 @@ def searchsorted(
 
 @function
 def digitize(x: TensorLike, bins: TensorLike) -> Tensor:
-    """Return the number of the bin in which each element lies: how many edges are <= x.
+    """Return the number of each element's bin: how many edges are <= x.
 
     Args:
         x: tensor or array.
@@ -144,7 +144,7 @@ def select_first(
 
     Args:
         condlist: truth values, a list.
-        choicelist: results, as many as conditions.
+        choicelist: results, one per condition.
         default: the result where no condition holds.
 
     Example:
@@ -184,7 +184,7 @@ def unique(
         return_inverse: whether to return which of them each element of x is.
         return_counts: whether to return how often each occurs.
         axis: compare slices along this axis; None: elements.
-        size: cut or fill the result to this size; None: as many as there are.
+        size: cut or fill the result to this size; None: the actual number.
         fill_value: what fills it; None: the least element.
 
     Example:
@@ -192,9 +192,9 @@ def unique(
         [1, 3]
     """
     x = as_tensor(x)
-    wanted = (return_index, return_inverse, return_counts)
+    flags = (return_index, return_inverse, return_counts)
     if is_inferring(x):
-        return _unique_specs(x, wanted, axis, size)
+        return _unique_specs(x, flags, axis, size)
     values, first, inverse, counts = np.unique(
         x.numpy(), return_index=True, return_inverse=True, return_counts=True, axis=axis
     )
@@ -210,18 +210,18 @@ def unique(
         first = _sized(first, size, np.append(first, 0)[:1], 0)
         counts = _sized(counts, size, np.zeros(1, counts.dtype), 0)
     parts = (first, inverse, counts)
-    more = [as_tensor(part.astype("int32")) for chosen, part in zip(wanted, parts) if chosen]
+    more = [as_tensor(part.astype("int32")) for chosen, part in zip(flags, parts) if chosen]
     return (as_tensor(values), *more) if more else as_tensor(values)
 
 
-def _unique_specs(x: Tensor, wanted: tuple[bool, ...], axis: int | None, size: int | None) -> Any:
+def _unique_specs(x: Tensor, flags: tuple[bool, ...], axis: int | None, size: int | None) -> Any:
     """Return tensors without numbers of the shapes that `unique` gives."""
     if axis is not None:
         axis = normalize_axis(axis, len(x.shape), "unique")
     values = (size,) if axis is None else (*x.shape[:axis], size, *x.shape[axis + 1 :])
     inverse = x.shape if axis is None else (x.shape[axis],)
     shapes = ((size,), inverse, (size,))
-    more = [unsized(shape, "int32") for chosen, shape in zip(wanted, shapes) if chosen]
+    more = [unsized(shape, "int32") for chosen, shape in zip(flags, shapes) if chosen]
     result = unsized(values, x.dtype)
     return (result, *more) if more else result
 

@@ -131,7 +131,7 @@ def to_last(
 
 
 def interpolated(places: TensorLike, pick: Callable[..., Any], method: str) -> Tensor:
-    """Return what lies at the fractional `places`, `pick(whole places)` giving what lies there."""
+    """Return the values at the fractional `places`, from `pick(integer places)`."""
     if method == "lower":
         return pick(floor(places))
     if method == "higher":
@@ -161,11 +161,11 @@ def quantile(
     method: str = "linear",
     keepdims: bool = False,
 ) -> Tensor:
-    """Return the value below which the share q of the elements over `axis` lies.
+    """Return the value below which the share q of the elements over `axis` is.
 
     Args:
         x: the values; a NaN makes the result NaN.
-        q: a number in [0, 1], or several: they come first in the result's shape.
+        q: a number in [0, 1], or several: they are first in the result's shape.
         axis: a number, several, or None for all.
         method: between two elements: "linear", "lower", "higher", "midpoint" or "nearest".
         keepdims: whether the reduced axes stay, with size 1.
@@ -187,7 +187,7 @@ def quantile(
     def pick(whole: TensorLike) -> Tensor:
         return take_rows(ordered, cast(whole, "int32"), last)
 
-    # One axis, as wide as there are shares, stands last in what is picked.
+    # What is picked has one more axis, the last one, with an entry per share.
     shares = len(q.shape)
     result = interpolated(places, pick, method)
     result = moveaxis(result, -1, 0) if shares else result
@@ -288,7 +288,7 @@ def bincount(
 def histogram(
     x: TensorLike, bins: int = 10, range: Sequence[int] | None = None
 ) -> tuple[Tensor, ...]:
-    """Return (how many elements lie in each bin, the edges of the bins).
+    """Return (how many elements are in each bin, the edges of the bins).
 
     The counts have the dtype of x where that is a float, as in Keras, and int32 otherwise.
 

@@ -30,6 +30,7 @@ __all__ = [
     commutative=True,
     symbol="+",
     cheap=True,
+    exact=True,
 )
 def add(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 + x2.
@@ -68,6 +69,7 @@ def _negative_shape(x: Spec) -> Spec:
     examples=PAIRS,
     symbol="-",
     cheap=True,
+    exact=True,
 )
 def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 - x2.
@@ -91,6 +93,7 @@ def subtract(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     commutative=True,
     symbol="*",
     cheap=True,
+    exact=True,
 )
 def multiply(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 * x2.
@@ -118,6 +121,7 @@ _divide_grad = (
     examples=[(((2, 3), numbers(0.5, 2.0)), {}), (((2, 1), numbers(-2.0, -0.5, 3)), {})],
     symbol="/",
     cheaper_than_memory=True,
+    exact=True,
 )
 def divide(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """x1 / x2, in floating point.
@@ -188,7 +192,7 @@ def _chosen_grad(first: Any) -> Any:
 _CHOSEN = (_chosen_grad(True), _chosen_grad(False))
 
 
-@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS, cheap=True)
+@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS, cheap=True, exact=True)
 def maximum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The larger of x1 and x2; NaN if either is.
 
@@ -203,7 +207,7 @@ def maximum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     return xp.maximum(x1, x2)
 
 
-@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS, cheap=True)
+@elementwise(_CHOSEN, "same", shape=broadcast, examples=PAIRS, cheap=True, exact=True)
 def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     """The smaller of x1 and x2; NaN if either is.
 
@@ -228,6 +232,7 @@ def minimum(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     keeps_zero=True,
     symbol="-",
     cheap=True,
+    exact=True,
 )
 def negative(xp: ArrayModule, x: Array) -> Array:
     """-x.
@@ -242,7 +247,7 @@ def negative(xp: ArrayModule, x: Array) -> Array:
     return xp.negative(x)
 
 
-@elementwise(lambda g, y, x: (multiply(g, sign(x)),), None, keeps_zero=True)
+@elementwise(lambda g, y, x: (multiply(g, sign(x)),), None, keeps_zero=True, exact=True)
 def absolute(xp: ArrayModule, x: Array) -> Array:
     """|x|.
 
@@ -270,7 +275,13 @@ def sign(xp: ArrayModule, x: Array) -> Array:
     return xp.sign(x)
 
 
-@elementwise(lambda g, y, x: (multiply(g, multiply(x, 2)),), "number", keeps_zero=True, cheap=True)
+@elementwise(
+    lambda g, y, x: (multiply(g, multiply(x, 2)),),
+    "number",
+    keeps_zero=True,
+    cheap=True,
+    exact=True,
+)
 def square(xp: ArrayModule, x: Array) -> Array:
     """x * x.
 
@@ -288,6 +299,7 @@ def square(xp: ArrayModule, x: Array) -> Array:
     lambda g, y, x: (negative(multiply(g, square(y))),),
     examples=between(0.5, 2),
     cheaper_than_memory=True,
+    exact=True,
 )
 def reciprocal(xp: ArrayModule, x: Array) -> Array:
     """1 / x.

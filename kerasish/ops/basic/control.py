@@ -1,6 +1,6 @@
 """Control flow on tensors: cond, switch, while_loop, scan, fori_loop, map, associative_scan.
 
-Where the numbers that decide are at hand (the eager engine; a count known when a step is traced),
+Where the deciding numbers are known (on the eager engine; a count known when a step is traced),
 these are Python's `if` and `for`, and gradients flow through what was recorded: a loop in a trace
 is unrolled. An engine that can do better overrides `Engine.control(kind, **parts)`, with `kind`
 the function's name and `parts` its arguments, checked and with leaves made tensors:
@@ -43,7 +43,7 @@ __all__ = [
     "while_loop",
 ]  # fmt: skip
 
-# --- what is at hand ------------------------------------------------------------------------------
+# --- known values ---------------------------------------------------------------------------------
 
 
 def _known(x: Tensor) -> bool:
@@ -343,7 +343,7 @@ def _stacked(ys: list[Any], what: str) -> Structure:
 
 
 def _no_results(step: Callable[..., Any], carry: Tensor, xs: Tensor) -> Tensor:
-    """Return ys without a row: one step with zeros tells their shapes and dtypes."""
+    """Return ys without rows: one step with zeros determines their shapes and dtypes."""
     x = tree.map_structure(lambda x: x if x is None else zeros(x.shape[1:], x.dtype), xs)
     y = step(carry, x)[1]
     return tree.map_structure(lambda y: y if y is None else expand_dims(y, 0)[:0], y)
@@ -392,7 +392,7 @@ def vectorized_map(function: Callable[[Any], Any], elements: TensorLike) -> Stru
     return map(function, elements) if done is NotImplemented else done
 
 
-# What `autodiff` knows of functions, put here by it.
+# What `autodiff` records of functions.
 transforms: dict[str, Callable[..., Any]] = {}
 
 

@@ -74,7 +74,7 @@ def alias(xp: ArrayModule, x: Array) -> Array:
     "movement", same, lambda g, y, x, pieces: (g,), examples=SINGLE, aliases=True, rows=rows.same
 )  # fmt: skip
 def optimization_barrier(xp: ArrayModule, x: Array, *, pieces: int = 1) -> Array:
-    """The same value, for computing once more: passes do not see that the results are known.
+    """The same value, to be computed again: passes do not see that the results are known.
 
     Args:
         x: any array.

@@ -7,7 +7,7 @@ With strides s, dilation d, padding (p, _), windows at k = 0..K-1 and results at
     convolution_kernel_gradient  kernel[k, c, o] = sum over i of x[i*s + k*d - p, c] * g[i, o]
 
 All are linear in each of two of x, kernel and y: differentiating one gives the other two. Data
-lies (n, *spatial, channels), kernels (*window, channels / groups, results).
+are stored as (n, *spatial, channels), kernels as (*window, channels / groups, results).
 """  # noqa: E501
 
 from __future__ import annotations

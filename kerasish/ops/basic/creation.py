@@ -213,7 +213,7 @@ def arange(
     """Return the numbers from `start` up to but without `stop`, `step` apart.
 
     Args:
-        start: first number; alone it is `stop`, and the numbers start from 0.
+        start: first number; if `stop` is None, the bound.
         stop: the bound, which is not reached; None: `start` is the bound, and 0 the start.
         step: difference of neighbors, not 0; None: 1.
         dtype: dtype of the result; None: chosen by the inputs.

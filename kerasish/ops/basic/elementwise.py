@@ -1,4 +1,4 @@
-"""The declaration of element-wise ops: what most of them say alike."""
+"""The declaration of element-wise ops: what most of them share."""
 
 from __future__ import annotations
 

@@ -66,6 +66,7 @@ def power(xp: ArrayModule, x1: Array, x2: Array) -> Array:
     examples=between(0.5, 2),
     keeps_zero=True,
     cheaper_than_memory=True,
+    exact=True,
 )
 def sqrt(xp: ArrayModule, x: Array) -> Array:
     """The square root of x.

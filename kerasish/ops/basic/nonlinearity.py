@@ -59,7 +59,7 @@ def relu_gradient(g: TensorLike, y: TensorLike) -> Tensor:
     return multiply(g, cast(greater(y, 0), dtype=g.dtype))
 
 
-@elementwise(lambda g, y, x: (relu_gradient(g, y),), None, cheap=True)
+@elementwise(lambda g, y, x: (relu_gradient(g, y),), None, cheap=True, exact=True)
 def relu(xp: ArrayModule, x: Array) -> Array:
     """max(x, 0). Source: Nair & Hinton, ICML 2010.
 

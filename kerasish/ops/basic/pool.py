@@ -1,8 +1,8 @@
 """Pooling: the largest or the mean element of each window, and their gradients as ops.
 
-Data lies (n, *spatial, channels). Places of the padding are never the largest, not even among
--Inf, and do not count in the mean. NaN is larger than all numbers. The largest element is the first
-one in C order of the window: that is where the gradient goes.
+Data are stored as (n, *spatial, channels). Places of the padding are never the largest, even
+among -Inf, and do not count in the mean. NaN is larger than all numbers. The maximum is the first
+one in C order of the window: the gradient goes to it.
 """
 
 from __future__ import annotations

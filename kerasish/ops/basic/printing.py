@@ -23,7 +23,7 @@ __all__ = ["print"]
 
 
 class _State(threading.local):
-    """What holds for prints of this thread.
+    """The state of prints of this thread.
 
     Attributes:
         held: texts that are not written yet; None: texts are written at once.
@@ -40,7 +40,7 @@ _state = _State()
 
 
 def hold() -> None:
-    """Keep texts back from now on, until `release` or `forget`."""
+    """Hold texts back from now on, until `release` or `forget`."""
     _state.held = []
 
 
@@ -155,8 +155,8 @@ def print(*values: Any, sep: str = " ", end: str = "\n") -> Structure:
     Args:
         *values: what is printed: texts as they are; tensors, variables and arrays as NumPy prints
             them, with the options of `np.set_printoptions` (long arrays are shortened); lists,
-            tuples and dicts of such; anything else by `str`.
-        sep: what stands between two values.
+            tuples and dicts of these; anything else by `str`.
+        sep: the text between two values.
         end: what follows the last one.
 
     Shape: any.

@@ -355,7 +355,7 @@ def argsort(xp: ArrayModule, x: Array, *, axis: Axis = -1) -> Array:
         >>> argsort([3.0, 1.0, 2.0]).tolist()
         [1, 2, 0]
     """
-    if dtypes.name_of(x.dtype) == "bfloat16":  # NumPy does not know where its NaN belongs
+    if dtypes.name_of(x.dtype) == "bfloat16":  # NumPy does not sort its NaN
         x = x.astype(xp.float32)
     return xp.argsort(x, axis=axis, kind="stable").astype(xp.int32)
 

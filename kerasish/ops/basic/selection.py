@@ -300,7 +300,7 @@ def top_k(x: TensorLike, k: int, sorted: bool = True) -> tuple[Tensor, ...]:
 def where(
     condition: TensorLike, x1: TensorLike | None = None, x2: TensorLike | None = None
 ) -> Structure:
-    """Return x1 where the condition holds, x2 elsewhere; alone: the places where it holds.
+    """Return x1 where the condition is true, x2 elsewhere; without them, the places that are true.
 
     Args:
         condition: truth values.

@@ -263,7 +263,7 @@ def cumprod(x: TensorLike, axis: int | None = None, dtype: DTypeLike | None = No
 
 @function
 def clip(x: TensorLike, x_min: float | None, x_max: float | None) -> Tensor:
-    """Return x held between x_min and x_max; the gradient flows where x lies between them.
+    """Return x held between x_min and x_max; the gradient flows where x is between them.
 
     Args:
         x: tensor or array.

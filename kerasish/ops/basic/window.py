@@ -1,4 +1,4 @@
-"""Where windows lie: sizes, strides, padding and result sizes of convolution and pooling."""
+"""The geometry of windows: sizes, strides, padding and result sizes of convolution and pooling."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def window_counts(
 
 
 def channels_to_last(x: Tensor, data_format: str) -> Tensor:
-    """Return x with its channels last, whatever `data_format` says of x."""
+    """Return x with its channels last, for any `data_format` of x."""
     if data_format == "channels_last":
         return x
     return transpose(x, (0, *range(2, len(x.shape)), 1))

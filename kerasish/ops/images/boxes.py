@@ -50,7 +50,7 @@ def _parts(boxes: AnyTensor) -> list[Any]:
 def _to_corners(parts: list[Any], name: str) -> list[Any]:
     """Return x1, y1, x2, y2 of four numbers in a format, in that format's unit."""
     a, b, c, d = parts
-    if _rows_first(name):  # rows come first, in the pair of sizes as well
+    if _rows_first(name):  # rows are first, in the pair of sizes as well
         a, b, c, d = b, a, d, c
     if "center" in name:
         return [a - c / 2, b - d / 2, a + c / 2, b + d / 2]
@@ -76,7 +76,7 @@ def convert_format(
     """Return boxes in another format.
 
     Args:
-        boxes: shape (..., 4), or a dict whose "boxes" are; a dict comes back as a new one.
+        boxes: shape (..., 4), or a dict whose "boxes" are; a dict is returned as a new one.
         source: "xyxy", "yxyx", "xywh", "center_xywh", "center_yxhw" in pixels, or with "rel_"
             before it in shares of the picture (all but center_yxhw).
         target: likewise.

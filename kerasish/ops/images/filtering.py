@@ -253,7 +253,7 @@ def rgb_to_hsv(images: TensorLike, data_format: str | None = None) -> Tensor:
     spread = subtract(value, minimum(minimum(red, green), blue))
     flat = equal(spread, 0)
     safe = select(flat, 1, spread)
-    # The brightest color says in which third of the circle the hue lies.
+    # The brightest color determines the hue's third of the circle.
     hue = select(
         equal(value, red),
         divide(subtract(green, blue), safe),

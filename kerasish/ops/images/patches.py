@@ -141,7 +141,7 @@ def _block(size: int, what: str) -> int:
 
 @function
 def depth_to_space(x: TensorLike, block_size: int, data_format: str = "channels_last") -> Tensor:
-    """Return pictures whose blocks of block_size² pixels come from the channels.
+    """Return pictures whose blocks of block_size² pixels are made of the channels.
 
     The place in the block is the slower part of the channel's number with "channels_last", the
     faster one with "channels_first".
@@ -171,7 +171,7 @@ def depth_to_space(x: TensorLike, block_size: int, data_format: str = "channels_
 
 @function
 def space_to_depth(x: TensorLike, block_size: int, data_format: str = "channels_last") -> Tensor:
-    """Return pictures whose channels come from blocks of block_size² pixels.
+    """Return pictures whose channels are blocks of block_size² pixels.
 
     The inverse of `depth_to_space`.
 
@@ -238,12 +238,12 @@ def rearrange(tensor: TensorLike, pattern: str, **axes_lengths: int) -> Tensor:
     left, arrow, right = pattern.partition("->")
     before, after = _groups(left), _groups(right)
     names = [name for group in before for name in group]
-    wanted = [name for group in after for name in group]
-    if not arrow or sorted(names) != sorted(wanted) or len(set(names)) != len(names):
+    targets = [name for group in after for name in group]
+    if not arrow or sorted(names) != sorted(targets) or len(set(names)) != len(names):
         raise ValueError(f"rearrange: both sides of {pattern!r} must hold the same axes, once.")
     if len(before) != len(x.shape):
         raise ShapeError(f"rearrange: {pattern!r} has {len(before)} axes, the shape is {x.shape}.")
     lengths = _solved(before, x.shape, axes_lengths)
     x = reshape(x, tuple(lengths[name] for name in names))
-    x = transpose(x, tuple(names.index(name) for name in wanted))
+    x = transpose(x, tuple(names.index(name) for name in targets))
     return reshape(x, tuple(math.prod(lengths[name] for name in group) for group in after))

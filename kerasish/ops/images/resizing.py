@@ -55,8 +55,8 @@ def axis_weights(
 ) -> Array:
     """Return the matrix (new, size) that makes `new` samples out of `size` along an axis.
 
-    Sample i lies at (i + 0.5 - shift) / scale - 0.5; the weights around it are scaled to sum to 1,
-    and are 0 where it lies outside.
+    Sample i is at (i + 0.5 - shift) / scale - 0.5; the weights around it are scaled to sum to 1,
+    and are 0 where it is outside.
     """
     if method not in KERNELS:
         raise ValueError(f"resize: the method must be one of {sorted(KERNELS)}, got {method!r}.")
@@ -78,7 +78,7 @@ def along_axis(x: AnyTensor, weights: AnyTensor, axis: int) -> Tensor:
 
 
 def _back_to(y: Tensor, dtype: str) -> Tensor:
-    """Return y in the dtype that came, rounded and held within it if that is an integer one."""
+    """Return y in the input's dtype, rounded and clipped to it if that is an integer one."""
     if y.dtype == dtype or dtypes.is_inexact(dtype):
         return y if y.dtype == dtype else cast(y, dtype)
     low, high = dtypes.limits(dtype) or (0, 0)
@@ -158,7 +158,7 @@ def resize(
 ) -> Tensor:
     """Return pictures of `size` pixels.
 
-    Pixels are squares: the center of the first one lies half a pixel inside the picture.
+    Pixels are squares: the center of the first one is half a pixel inside the picture.
 
     Args:
         images: shape (n, h, w, c), (h, w, c), or channels first.

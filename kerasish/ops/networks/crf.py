@@ -214,21 +214,21 @@ def crf_decode(
         unary, counts = now
         ways = add(_wide(reached), table)
         here = add(select(_wide(begun), reduce_max(ways, 1), first), unary)
-        came = cast(argmax(ways, 1), "int32")
+        origin = cast(argmax(ways, 1), "int32")
         # Where a step does not count, or is the first, the tag before is the tag itself.
-        came = select(_wide(counts), select(_wide(begun), came, stay), stay)
+        origin = select(_wide(counts), select(_wide(begun), origin, stay), stay)
         reached = select(_wide(counts), here, reached)
-        return (reached, logical_or(begun, counts)), came
+        return (reached, logical_or(begun, counts)), origin
 
     nothing = (zeros((rows, kinds), x.dtype), full((rows,), False, "bool"))
-    (reached, begun), came = scan(advance, nothing, (x, count))
+    (reached, begun), origin = scan(advance, nothing, (x, count))
     final = add(reached, last)
     best = cast(argmax(final, -1), "int32")
 
-    def back(tag: TensorLike, came: TensorLike) -> tuple[Any, ...]:
-        before = get_item(take_along_axis(came, _wide(tag), 1), (slice(None), 0))
+    def back(tag: TensorLike, origin: TensorLike) -> tuple[Any, ...]:
+        before = get_item(take_along_axis(origin, _wide(tag), 1), (slice(None), 0))
         return before, tag
 
-    _, tags = scan(back, best, came, reverse=True)
+    _, tags = scan(back, best, origin, reverse=True)
     tags = select(count, tags, 0)
     return transpose(tags), select(begun, reduce_max(final, -1), 0)

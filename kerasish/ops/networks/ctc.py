@@ -67,7 +67,7 @@ def ctc_loss(
         output: logits, shape (n, steps, classes).
         target_length: how many labels count, shape (n,).
         output_length: how many steps count, shape (n,).
-        mask_index: the class that stands for no label.
+        mask_index: the class that means "no label".
 
     Shape: -> (n,)
 
@@ -133,7 +133,7 @@ def ctc_decode(
         beam_width: how many prefixes a beam search follows.
         top_paths: how many of them it returns.
         merge_repeated: whether equal neighbors are one label.
-        mask_index: the class that stands for no label.
+        mask_index: the class that means "no label".
 
     Shape: labels (top_paths, n, steps), -1 behind the last one; scores (n, top_paths): for the
     greedy strategy the negated sum of the chosen logits, else the logarithm of the probability.

@@ -1,7 +1,7 @@
 """Products with quantized weights: integers of 8 bits, or packed ones; rounding to short floats.
 
-Weights of 4 bits lie two in a byte, along the last axis: the low half first. `packed_product`
-reads them as they lie; the static engine unpacks them by blocks on the way into the product.
+Weights of 4 bits are stored two per byte, along the last axis: the low half first. `packed_product`
+reads them in this form; the static engine unpacks them by blocks on the way into the product.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def _packed_shape(
         )
     columns = -(-units * bits // 8)
     groups = None if rows is None else -(-rows // block)
-    wanted = [(packed, (rows, columns)), (scale, (groups, units)), (zero, (groups, units))]
-    for spec, shape in wanted:
+    expected = [(packed, (rows, columns)), (scale, (groups, units)), (zero, (groups, units))]
+    for spec, shape in expected:
         if len(spec.shape) != 2 or not all(agree(a, b) for a, b in zip(spec.shape, shape)):
             raise ShapeError(f"packed_product: shape {shape} was expected, got {spec.shape}.")
     return Spec((*x.shape[:-1], units), x.dtype)
@@ -128,7 +128,7 @@ def unpack(packed: TensorLike, units: int, bits: int = 4, signed: bool = True) -
 def dequantize(
     packed: AnyTensor, scale: AnyTensor, zero: AnyTensor, units: int, block: int, bits: int = 4
 ) -> Tensor:
-    """Return the weights (inputs, units) that packed ones stand for: (q - zero) * scale.
+    """Return packed weights as floats (inputs, units): (q - zero) * scale.
 
     Args:
         packed: the packed weights (inputs, units * bits / 8, rounded up).
@@ -207,7 +207,7 @@ def packed_product(
     Args:
         x: float tensor (..., inputs).
         packed: int8 tensor (inputs, units * bits / 8, rounded up): along the last axis the low half
-            of a byte comes first.
+            of a byte is first.
         scale: float tensor (groups, units): a factor for each group of `block` rows and column.
         zero: int8 tensor (groups, units): what the number 0 is quantized to.
         units: size of the result's last axis, >= 1.

@@ -1,8 +1,8 @@
 """Whole sequences of recurrent cells: lstm, gru, simple_rnn, and their gradients as ops.
 
 Time is the first axis, so that a step is one block of memory. What a step takes of its input
-comes ready (x W + b, one product for all steps); the ops add what it takes of the state before.
-A mask (steps, n), where given, tells which steps count (not 0): the others keep the state.
+is given (x W + b, one product for all steps); the ops add what it takes of the state before.
+A mask (steps, n), where given, marks the steps that count (not 0): the others keep the state.
 
 Each function is written once, for arrays and for tensors alike (`Maths` holds what differs): on
 arrays it is the reference kernel, on tensors the composition by which a gradient of a gradient is
@@ -79,7 +79,7 @@ def _simple_rule(
 
 
 def _flops(inputs: Any, results: Any) -> int:
-    """Return the FLOPs of all steps; what the inputs take part in is a product before it."""
+    """Return the FLOPs of all steps; the product of the inputs is computed before."""
     steps = math.prod(inputs[0][:-1])
     return steps * (2 * math.prod(inputs[1]) + 3 * inputs[1][-1])
 
@@ -224,7 +224,7 @@ def lstm(
 ) -> tuple[Array, ...]:
     """c[t] = f c[t-1] + i g, h[t] = o tanh(c[t]) with gates of z = x[t] + h[t-1] @ recurrent.
 
-    z lies as (i, f, g, o); i, f, o are sigmoids of their parts, g is a tanh.
+    z has the order (i, f, g, o); i, f, o are sigmoids of their parts, g is a tanh.
 
     Args:
         x: tensor or array.
@@ -357,8 +357,8 @@ def gru(
 ) -> tuple[Array, ...]:
     """h[t] = z h[t-1] + (1 - z) n with n = tanh(x_n + r s_n), s = h[t-1] @ recurrent + bias.
 
-    x[t] and s lie as (z, r, n); z = sigmoid(x_z + s_z), r = sigmoid(x_r + s_r). The reset comes
-    after the product (Keras's reset_after=True).
+    x[t] and s have the order (z, r, n); z = sigmoid(x_z + s_z), r = sigmoid(x_r + s_r). The reset
+    is after the product (Keras's reset_after=True).
 
     Args:
         x: tensor or array.
@@ -410,6 +410,6 @@ def gru_gradient(
 
 
 for _op in (lstm, gru):
-    # Their rules want to know which gradients are missing: no code asks for the gates' but a
+    # Their rules need to know which gradients are missing: no code asks for the gates' but a
     # gradient of a gradient.
     _op.sparse_gradients = True

@@ -1,4 +1,4 @@
-"""A few classes in place of all: candidates drawn, with how often each is to be expected."""
+"""A few classes in place of all: candidates drawn, with their expected counts."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SAMPLERS = ("log_uniform", "uniform")
 
 
 class Candidates(NamedTuple):
-    """Classes drawn, and how often the true ones and these are to be expected among the drawn."""
+    """Classes drawn, and the expected counts of the true ones and of these among the drawn."""
 
     sampled: Any
     true_expected: Any
@@ -94,8 +94,8 @@ def sample_candidates(
     """Return `num_sampled` classes drawn for a whole batch, with expected counts.
 
     Without repetition the classes are the largest of log p + Gumbel noise; given the largest of
-    those left out, k, a class is among them with probability 1 - exp(-p exp(-k)), which stands
-    for its expected count: estimates weighted with its inverse are unbiased.
+    those left out, k, a class is among them with probability 1 - exp(-p exp(-k)), which is used
+    as its expected count: estimates weighted with its inverse are unbiased.
 
     Args:
         state: of the random numbers, uint32 [seed, draw].
@@ -103,13 +103,13 @@ def sample_candidates(
         num_sampled: how many; without repetition at most num_classes.
         num_classes: numbers of classes are below it.
         sampler: see `class_probabilities`.
-        unique: whether no class comes twice.
+        unique: whether no class occurs twice.
 
     Source: Kool, van Hoof & Welling, ICML 2019; Jean et al., ACL 2015.
     """
     if num_sampled < 1 or (unique and num_sampled > num_classes):
         raise ValueError(
-            f"num_sampled must lie in [1, {num_classes if unique else 'any'}], got {num_sampled}."
+            f"num_sampled must be in [1, {num_classes if unique else 'any'}], got {num_sampled}."
         )
     share = class_probabilities(sampler, num_classes)
     true = cast(as_tensor(true_classes), "int32")

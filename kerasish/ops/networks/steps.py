@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 class Maths(NamedTuple):
-    """What the cells need besides operators and slices."""
+    """What the cells need in addition to operators and slices."""
 
     tanh: Callable[..., Any]
     where: Callable[..., Any]

@@ -79,7 +79,7 @@ class PolynomialDecay(LearningRateSchedule):
         decay_steps: steps to the end, > 0.
         end_learning_rate: the rate at the end.
         power: 1 falls in a line.
-        cycle: at the end, stretch decay_steps to its next multiple and go on.
+        cycle: at the end, stretch decay_steps to its next multiple and continue.
         name: name of the schedule.
 
     Example:

@@ -1,7 +1,7 @@
 """Files that are there whole or not at all.
 
 A save writes a temporary file next to the target, flushes it to the disk, and then renames it to
-the target's name in one step. Whatever happens before, the old file stays as it was.
+the target's name in one step. If anything fails before, the old file stays as it was.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _WORDS = {
 def replacing(path: str) -> Iterator[str]:
     """Yield a temporary path whose file takes the place of `path` when the block ends well.
 
-    Of several savers of one path, in threads or processes, each writes a file of its own; the last
+    Of several savers of one path, in threads or processes, each writes its own file; the last
     one to end stays.
 
     Raises:
@@ -71,7 +71,7 @@ def save_error(path: str, error: BaseException, replaced: bool = False) -> OSErr
 
     Args:
         path: the file.
-        error: what the system said.
+        error: the system's error.
         replaced: whether the new file is in its place already.
     """
     number = getattr(error, "errno", None) or _errno_in(str(error))
@@ -100,7 +100,7 @@ def flush_file(path: str) -> None:
 
 
 def flush_folder(path: str) -> None:
-    """Have the system write a folder's names to the disk, where systems know how to."""
+    """Have the system write a folder's names to the disk, where systems can."""
     if os.name == "nt":
         return
     number = os.open(path, os.O_RDONLY)
@@ -150,4 +150,4 @@ def _clear_quietly(path: str) -> None:
     try:
         clear(path)
     except OSError:
-        return  # the first error is the one to tell
+        return  # the first error is the one to report

@@ -12,12 +12,12 @@ import numpy as np
 
 from kerasish.typing import Array
 
-LARGE = 2**20  # bytes from which a thread of its own pays
+LARGE = 2**20  # bytes from which a separate thread pays
 _PIECE = 2**20  # bytes read at once: still in the cache when they are summed up
 
 
 def described(array: Any) -> int:
-    """Return the CRC-32 of an array's dtype and shape, which that of its bytes goes on from."""
+    """Return the CRC-32 of an array's dtype and shape, from which that of its bytes continues."""
     return zlib.crc32(f"{array.dtype.str}{array.shape}".encode())
 
 
@@ -39,10 +39,10 @@ def bytes_of(array: Array) -> memoryview:
 
 
 class Digest:
-    """The CRC-32 of bytes that follow each other, computed in a thread of its own.
+    """The CRC-32 of bytes that follow each other, computed in a separate thread.
 
     Args:
-        start: the CRC-32 of what comes before them.
+        start: the CRC-32 of what precedes them.
 
     Example:
         >>> with Digest() as digest:
@@ -92,7 +92,7 @@ def fill(array: Array, readinto: Callable[[memoryview], int | None], start: int 
     Args:
         array: what is filled.
         readinto: fills a buffer from its beginning on and returns the number of bytes.
-        start: the CRC-32 of what comes before; None: none is wanted, and 0 is returned.
+        start: the CRC-32 of what precedes; None: no checksum is requested, and 0 is returned.
 
     Raises:
         EOFError: there are fewer bytes.

@@ -1,8 +1,8 @@
 """One training at a time in a folder: a lock that the system drops when its process ends.
 
 The lock is a POSIX record lock (Windows: `msvcrt.locking`) on a file in the folder, which NFS
-passes on to the server. A process that is killed holds no lock any more, so nothing is ever left
-to be removed by hand. Such locks do not tell the threads of one process apart: a table does.
+passes on to the server. A process that is killed holds no lock any more, so nothing must be
+removed manually. Such locks do not distinguish the threads of one process: a table does.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def _take(number: int) -> bool:
     """Lock an open file; return whether that was possible.
 
     Raises:
-        OSError: the file system knows no locks.
+        OSError: the file system does not support locks.
     """
     try:
         if sys.platform == "win32":
@@ -100,7 +100,7 @@ class FolderLock:
                 if error.errno not in _NO_LOCKS:
                     raise
                 warnings.warn(
-                    f"{self.folder!r} lies on a file system without locks ({error.strerror}): two "
+                    f"{self.folder!r} is on a file system without locks ({error.strerror}): two "
                     "trainings that resume from it at once are not noticed.",
                     stacklevel=2,
                 )
@@ -144,7 +144,7 @@ class FolderLock:
 
     def _remove_empty(self) -> None:
         if self._new:
-            with contextlib.suppress(OSError):  # states are in it, or it is gone
+            with contextlib.suppress(OSError):  # states are in it, or it was removed
                 os.rmdir(self.folder)
 
 

@@ -17,8 +17,8 @@ _locks: dict[str, tuple[threading.Lock, list[int]]] = {}  # path -> lock, how ma
 def holding(path: str) -> Iterator[None]:
     """A `with` block that one thread, of one process, is in at a time for each path.
 
-    Others wait. Processes are kept apart by a lock on a hidden file next to `path`, which is gone
-    afterwards; where the system has no such locks (Windows), threads alone are.
+    Others wait. Processes use a lock on a hidden file next to `path`, which is removed
+    afterwards; where the system has no such locks (Windows), only threads wait.
 
     Example:
         >>> import tempfile
@@ -50,15 +50,15 @@ def holding(path: str) -> Iterator[None]:
 @contextmanager
 def _in_this_process(full: str) -> Iterator[None]:
     with _guard:
-        lock, wanted = _locks.setdefault(full, (threading.Lock(), [0]))
-        wanted[0] += 1
+        lock, users = _locks.setdefault(full, (threading.Lock(), [0]))
+        users[0] += 1
     try:
         with lock:
             yield
     finally:
         with _guard:
-            wanted[0] -= 1
-            if not wanted[0]:
+            users[0] -= 1
+            if not users[0]:
                 del _locks[full]
 
 

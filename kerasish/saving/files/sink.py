@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class FilePart(io.RawIOBase):
-    """A part of an open binary file, as a file of its own with a place of its own.
+    """A part of an open binary file, as a separate file with its own position.
 
     Args:
         raw: the file, unbuffered.
@@ -80,7 +80,7 @@ class Sink(FilePart):
         return count
 
     def readinto(self, buffer: Any) -> int:
-        """Fill a buffer with what comes next, zeros where nothing is; return its length."""
+        """Fill a buffer with the next bytes, zeros where nothing is; return its length."""
         view = memoryview(buffer).cast("B")
         self._raw.seek(self._start + self._at)
         got = self._raw.readinto(view) or 0
@@ -119,7 +119,7 @@ class Overlay:
         self._present = False
 
     def write(self, data: Any) -> int:
-        """Write, unless the bytes come from `pieces`; return the number of bytes."""
+        """Write, unless the bytes are those of `pieces`; return the number of bytes."""
         view = memoryview(data).cast("B")
         count = len(view)
         while view and not self._present:

@@ -1,4 +1,4 @@
-"""What a weight file holds, whichever its format: groups of arrays, read one by one."""
+"""What a weight file of any format holds: groups of arrays, read one by one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PartArrays(Mapping[str, Any]):
 
 Groups = dict[str, PartArrays]
 
-# Elements that a model may have besides those in its file: parts that files leave out are small.
+# Elements that a model may have in addition to those in its file: omitted parts are small.
 SLACK = 2**22
 
 
@@ -51,7 +51,7 @@ def as_dtype(array: Array, dtype: str) -> Array:
     """Return the array in the dtype called `dtype` ("bfloat16" too).
 
     Raises:
-        ValueError: integers are wanted, and a number there is none of that dtype.
+        ValueError: integers are expected, and a number is not one of that dtype.
     """
     array = np.asarray(array)
     if dtype == "bfloat16":

@@ -1,6 +1,6 @@
-"""Names under which files are written before they take their place, and what is left of them.
+"""Names of files while they are written, and the removal of leftover ones.
 
-Each save has a name of its own, so that savers of one path do not meet. The name says which
+Each save has its own name, so that savers of one path do not conflict. The name says which
 process writes, so that what a killed one has left is known and removed by the next save.
 """
 
@@ -89,17 +89,17 @@ def clear_cut_off(pattern: str) -> None:
     """
     folder, name = os.path.split(pattern)
     parts = string.Formatter().parse(name)
-    wanted = "".join(
+    regex = "".join(
         re.escape(text) + (".+?" if field is not None else "") for text, field, *_ in parts
     )
     if "{" not in folder and os.path.isdir(folder or "."):
-        _clear_matching(folder, wanted)
+        _clear_matching(folder, regex)
 
 
 def _clear_matching(folder: str, name: str) -> None:
-    wanted = re.compile(rf"\.{name}{_WRITER}{re.escape(_ENDING)}(?:\.old)?", re.DOTALL)
+    pattern = re.compile(rf"\.{name}{_WRITER}{re.escape(_ENDING)}(?:\.old)?", re.DOTALL)
     for result in os.listdir(folder or "."):
-        match = wanted.fullmatch(result) if result.endswith((_ENDING, ".old")) else None
+        match = pattern.fullmatch(result) if result.endswith((_ENDING, ".old")) else None
         there = os.path.join(folder, result)
         if match is not None and not _is_written(there, match):
             with suppress(OSError):  # litter is no reason not to save
@@ -130,7 +130,7 @@ def _is_alive(process: int) -> bool:
 
 
 def _last_write(path: str) -> float:
-    """Return when a file, or anything in a folder, was last written; 0 if it is gone."""
+    """Return when a file, or anything in a folder, was last written; 0 if it was removed."""
     inside = [os.path.join(at, name) for at, _, names in os.walk(path) for name in names]
     latest = 0.0
     for place in (path, *inside):

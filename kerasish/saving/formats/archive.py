@@ -42,7 +42,7 @@ if TYPE_CHECKING:
 METADATA, CONFIG, WEIGHTS = "metadata.json", "config.json", "model.weights.h5"
 KERAS_VERSION = "3.15.1"  # whose layout this is
 _MOST_MEMBERS = 100_000
-_SAFE_SIZE = 4 * 2**30  # a member may be that large whatever its compression
+_SAFE_SIZE = 4 * 2**30  # a member may be that large with any compression
 _BEST_RATIO = 100
 _SMALL_SIZE, _TEXT_RATIO = 2**24, 20  # what is read into memory: small, or not packed that well
 
@@ -102,7 +102,7 @@ def _append_weights(archive: zipfile.ZipFile, file: Overlay, model: Layer) -> No
     half the disk.
     """
     optimizer = getattr(model, "optimizer", None)
-    every = [*model.variables, *(optimizer.whole_variables if optimizer is not None else [])]
+    every = [*model.variables, *(optimizer.undivided_variables if optimizer is not None else [])]
     # Then the header can hold sizes over 4 GiB.
     large = 8 * sum(math.prod(v.shape) for v in every) > 2**31
     info = zipfile.ZipInfo(WEIGHTS, time.localtime()[:6])
@@ -199,7 +199,7 @@ class Archive(Closing):
             return
         info = self._members[WEIGHTS]
         if info.compress_type == zipfile.ZIP_STORED:
-            if not self._is_ours():  # in ours each array has a checksum of its own
+            if not self._is_ours():  # in ours each array has its own checksum
                 self._check_bytes(info, where)
             start = _data_offset(self._raw, info, where)
             with hdf5.opened(Window(self._raw, start, info.file_size), where) as file:
@@ -226,10 +226,10 @@ class Archive(Closing):
 
 
 class Window(FilePart):
-    """A part of an open file, as a file of its own for reading."""
+    """A part of an open file, as a separate file for reading."""
 
     def readinto(self, buffer: Buffer) -> int:
-        """Fill a buffer with what comes next; return the number of bytes."""
+        """Fill a buffer with the next bytes; return the number of bytes."""
         view = memoryview(buffer).cast("B")
         count = max(0, min(len(view), self.size - self._at))
         self._raw.seek(self._start + self._at)

@@ -1,7 +1,7 @@
-"""Assets: files that layers keep besides their weights, such as vocabularies.
+"""Assets: files that layers keep in addition to their weights, such as vocabularies.
 
 A layer has them if it defines `save_assets(folder)` and `load_assets(folder)`; in an archive they
-lie in `assets/`, each layer's at the layer's path.
+are in `assets/`, each layer's at the layer's path.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def warn_of_assets(model: Model, path: str) -> None:
         dropped = [name for name, _ in assets]
     if dropped:
         warnings.warn(
-            f"{path}: this format holds no vocabularies and the like; these are left out: "
+            f"{path}: this format holds no assets such as vocabularies; these are left out: "
             f"{dropped}. Files that end in .keras hold them.",
             stacklevel=levels_to_user(),
         )

@@ -176,7 +176,7 @@ class ExportArchive:
         """
         path = file_path(filepath)
         if not self._records:
-            raise ValueError("ExportArchive.write_out: no endpoints; add_endpoint comes first.")
+            raise ValueError("ExportArchive.write_out: no endpoints; call add_endpoint first.")
         if options is not None:
             raise ValueError("ExportArchive.write_out: options are for other formats; give None.")
         named = {k: [self._name_of(v) for v in vs] for k, vs in self._collections.items()}
@@ -244,7 +244,7 @@ def check_format(format: str, who: str) -> None:
         raise ValueError(
             f"{who}: it holds functions, which format={format!r} does not: use Model.export."
         )
-    what = f"writes no {format!r}" if format in _ELSEWHERE else f"knows no format {format!r}"
+    what = f"writes no {format!r}" if format in _ELSEWHERE else f"has no format {format!r}"
     raise ValueError(
         f"{who}: kerasish {what}; it writes {names}. For another framework save('model.keras'): "
         "Keras reads that file, and exports from there."

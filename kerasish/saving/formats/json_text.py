@@ -92,7 +92,7 @@ def described(model: Model) -> dict[str, Any]:
 
 
 def restore(build: Callable[[], Any], where: str) -> Any:
-    """Return `build()`; what goes wrong inside is the file's fault and named so."""
+    """Return `build()`; errors inside are reported as errors of the file."""
     try:
         return build()
     except (ValueError, OSError) as error:
@@ -111,7 +111,7 @@ def restore(build: Callable[[], Any], where: str) -> Any:
 def restore_object(
     config: Structure, custom_objects: Mapping[str, Any] | None, safe_mode: bool, where: str
 ) -> Any:
-    """Return the layer or model that a file describes; what goes wrong is named as the file's.
+    """Return the layer or model that a file describes; errors are reported as errors of the file.
 
     Args:
         config: what the file says.

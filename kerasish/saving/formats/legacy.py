@@ -51,7 +51,7 @@ def save_legacy(model: Model, path: str, include_optimizer: bool = True) -> None
             _put_text(file, "training_config", json.dumps(compiled))
             if model.optimizer is not None and model.optimizer.variables:
                 group = file.create_group("optimizer_weights")
-                _put_variables(output, group, model.optimizer.whole_variables)
+                _put_variables(output, group, model.optimizer.undivided_variables)
 
 
 def _put_text(holder: Any, key: str, text: str) -> None:
@@ -87,7 +87,7 @@ def _put_variables(output: hdf5_output.NewFile, group: Any, variables: list[Any]
 
 
 def _layers(model: Model) -> list[Any]:
-    """Return the layers that the format counts: all of a model's own."""
+    """Return the layers that the format counts: all direct layers of a model."""
     return list(model.layers)
 
 
@@ -179,8 +179,8 @@ def load_legacy_weights(
     """Put the weights of a legacy `.h5` file into a model."""
     with hdf5.opened(path, path) as file:
         with hdf5.clear_errors(path):
-            is_whole = "model_weights" in file.links()
-        root = _root(file, path) if is_whole else file
+            is_model_file = "model_weights" in file.links()
+        root = _root(file, path) if is_model_file else file
         _plan(model, root, path, by).run(skip_mismatch)
 
 
@@ -288,7 +288,7 @@ def _plan_optimizer(plan: LoadPlan, model: Model, file: Any) -> None:
     optimizer.build(model.trainable_variables)
     renew_optimizer(model, len(entries))
     optimizer = model.optimizer
-    own = optimizer.whole_variables
+    own = optimizer.undivided_variables
     if len(entries) == len(own) - 1:  # Keras 2 keeps no learning rate
         own = [v for v in own if v is not optimizer.learning_rate]
     if len(own) != len(entries):

@@ -1,4 +1,4 @@
-"""What users call: save and load whole models and weights, whichever the format."""
+"""What users call: save and load whole models and weights, in any format."""
 
 from __future__ import annotations
 
@@ -235,8 +235,8 @@ def load_weights(
         filepath: a `.weights.h5`, `.keras` or legacy `.h5` file, or a `.weights.json` with its
             shards, of kerasish or of Keras; or a `.safetensors` file.
         skip_mismatch: load what fits and warn about the rest, instead of an error.
-        by: None: by position, and layers whose names stand in another order are an error;
-            "position": names do not matter; "name": by the layers' names alone.
+        by: None: by position, and layers whose names are in another order are an error;
+            "position": names do not matter; "name": only by the layers' names.
         by_name: the same as by="name", for legacy files.
 
     Raises:

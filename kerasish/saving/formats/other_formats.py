@@ -11,7 +11,7 @@ from kerasish.typing import PathLike
 if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
 
-EXPORT = "kerasish.export"  # what registers the formats: it knows how models are saved
+EXPORT = "kerasish.export"  # the package that registers the formats
 
 _writers: dict[str, Callable[..., None] | str] = {}
 _suffixes: dict[str, str] = {}

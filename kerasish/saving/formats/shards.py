@@ -1,7 +1,7 @@
 """Weights over several files: an index, `NAME.weights.json`, and shards of bounded size.
 
 The index is replaced last and in one step, and no shard that the old index names is written over:
-whatever happens, the index at the path and its shards belong together.
+after any failure, the index at the path and its shards belong together.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ def _save_held(model: Model, path: str, limit: float) -> None:
         if text and _holds(path, text):
             raise  # the new index is in its place: its shards stay
         for name in written:
-            with suppress(OSError):  # the first error is the one to tell
+            with suppress(OSError):  # the first error is the one to report
                 os.remove(name)
         if isinstance(error, OSError):
             raise save_error(path, error) from error
@@ -150,7 +150,7 @@ def _shard_path(path: str, number: int, mark: str) -> str:
 
 
 def _fresh_mark(path: str) -> str:
-    """Return what tells new shards from those that the old index names."""
+    """Return what distinguishes new shards from those that the old index names."""
     try:
         with open(path, "rb") as file:
             old = _shards_of(read_json(file.read(), path), path)
@@ -160,7 +160,7 @@ def _fresh_mark(path: str) -> str:
 
 
 def _tidy(path: str, names: set[str]) -> None:
-    """Remove shards that no index names; what is left over is no error."""
+    """Remove shards that no index names; remaining ones are not an error."""
     folder = os.path.dirname(path) or "."
     first = os.path.join(folder, f"{_base(path)}_00000.weights.h5")
     ours = re.compile(rf"{re.escape(_base(path))}_\d{{5}}b?\.weights\.h5")
@@ -170,7 +170,7 @@ def _tidy(path: str, names: set[str]) -> None:
             if ours.fullmatch(name) and name not in names and there != first:
                 os.remove(there)
         if os.path.basename(first) not in names and names:
-            # Keras opens the first shard under this very name before it looks into the index.
+            # Keras opens the first shard under this name before it reads the index.
             with temporary(first) as link:
                 os.link(os.path.join(folder, min(names)), link)
                 os.replace(link, first)

@@ -1,7 +1,7 @@
 """Training states as files: a tree of plain values with arrays as leaves, whole or not there.
 
 The layout is that of `tensor_file`. Its metadata hold the tree as JSON, in which {"array": n}
-stands for the n-th array; the arrays' names are their places in the tree.
+is the n-th array; the arrays' names are their places in the tree.
 """
 
 from __future__ import annotations

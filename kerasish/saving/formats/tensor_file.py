@@ -60,7 +60,7 @@ def write_arrays(path: str, arrays: Mapping[str, np.ndarray], metadata: Mapping[
 
     Args:
         path: the file.
-        arrays: name -> array, contiguous, of a dtype that `code_of` knows.
+        arrays: name -> array, contiguous, of a dtype that `code_of` supports.
         metadata: name -> text.
 
     Raises:
@@ -127,7 +127,7 @@ def _bytes(array: np.ndarray) -> memoryview | bytes:
 
 
 class StoredArray(NamedTuple):
-    """Where an array lies: its dtype's name, its shape, its first and last byte."""
+    """Where an array is stored: its dtype's name, its shape, its first and last byte."""
 
     dtype: str
     shape: tuple[int, ...]
@@ -140,7 +140,7 @@ class TensorFile:
 
     Attributes:
         metadata: name -> text.
-        places: name -> where the array lies, in the order of the checksums, if there are any.
+        places: name -> where the array is, in the order of the checksums, if there are any.
         sealed: whether the file has a seal, and so checksums of everything.
     """
 
@@ -181,7 +181,7 @@ class TensorFile:
         except (TypeError, ValueError) as error:
             raise self._damage(str(error)) from error
         if sums.keys() != header.keys():
-            raise self._damage(f"{sorted(sums.keys() ^ header.keys())[:3]} in one list alone")
+            raise self._damage(f"{sorted(sums.keys() ^ header.keys())[:3]} in only one list")
         return sums
 
     def _place(self, name: str, entry: dict[str, Any]) -> StoredArray:

@@ -1,4 +1,4 @@
-"""Weights alone: `.weights.h5` files."""
+"""Only weights: `.weights.h5` files."""
 
 from __future__ import annotations
 
@@ -37,33 +37,33 @@ def parts_of(model: Layer) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
     for place in result:
         arrays: dict[str, Any] = {}
         place.owner.save_own_variables(arrays)
-        name = getattr(place.owner, "name", None)
+        name = place.owner.name
         yield place.group, name if isinstance(name, str) else None, arrays
     for group, states in seeds:
         yield group, None, {str(i): v.numpy() for i, v in enumerate(states)}
 
 
 def check_complete(model: Layer, written: Iterable[Any], whole: bool = True) -> None:
-    """Check that all of a model's variables are among those that a file is to hold.
+    """Check that all of a model's variables are among those that a file will hold.
 
     Args:
         model: the model or layer.
-        written: the variables that the file is to hold.
+        written: the variables that the file will hold.
         whole: whether the optimizer's variables and the seeds' states must be there, too.
 
     Raises:
         ValueError: one is not among them; the message names it.
     """
     optimizer = getattr(model, "optimizer", None) if whole else None
-    wanted = list(model.variables if whole else model.weights)
-    wanted.extend(optimizer.whole_variables if optimizer is not None else [])
+    required = list(model.variables if whole else model.weights)
+    required.extend(optimizer.undivided_variables if optimizer is not None else [])
     kept = list(written)
     held = {id(v) for v in kept}
-    missing = [v.path for v in wanted if id(v) not in held]
+    missing = [v.path for v in required if id(v) not in held]
     if missing:
         shown = ", ".join(missing[:_MOST_NAMED]) + (" ..." if len(missing) > _MOST_NAMED else "")
         raise ValueError(
-            f"{model.display_name()}: {len(missing)} of {len(wanted)} variables have no place in "
+            f"{model.display_name()}: {len(missing)} of {len(required)} variables have no place in "
             f"the file ({len(kept)} have one): {shown}. Nothing was saved; a file that exists is "
             "unchanged. Keep layers and variables in attributes of layers, or in lists or dicts "
             "there; save as .keras if an .h5 file is refused."
@@ -125,7 +125,7 @@ def renew_optimizer(model: Model, number: int) -> None:
     """Let the optimizer of a model just read have slots for all that it had in the file.
 
     It was built for what is trainable. Where a layer was frozen later than that, the file holds the
-    slots of all, and training goes on with these.
+    slots of all, and training continues with these.
 
     Args:
         model: the model, compiled.

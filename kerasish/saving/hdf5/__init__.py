@@ -1,1 +1,1 @@
-"""HDF5: a bounded reader of our own for untrusted files, and a writer that cannot fail halfway."""
+"""HDF5: a custom bounded reader for untrusted files, and a writer that cannot fail halfway."""

@@ -66,7 +66,7 @@ def _chunks(
         if level:
             yield from _chunks(file, below, rank, level, seen)
         elif below in seen:
-            raise ValueError("two chunks of an array lie in one place")
+            raise ValueError("two chunks of an array are in one place")
         else:
             seen.add(below)
             yield tuple(offset[:rank]), mask, file.at(below, size)
@@ -105,5 +105,5 @@ def _undo(data: bytes, steps: list[int], size: int, nbytes: int) -> bytes:
             turned = np.frombuffer(data[:whole], "uint8").reshape(size, -1).T
             data = turned.tobytes() + data[whole:]
         else:
-            data = data[:-4]  # a sum of its own; ours covers the array
+            data = data[:-4]  # its own checksum; ours covers the array
     return data

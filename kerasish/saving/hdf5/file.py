@@ -113,7 +113,7 @@ def members(group: Any, where: str) -> Iterator[tuple[str, Any]]:
 
 
 def member(group: Any, name: str, where: str) -> Any:
-    """Return what lies at the path `name` below a group, None if nothing does."""
+    """Return what is at the path `name` below a group, None if nothing is."""
     for part in name.split("/"):
         if not part or part in (".", "..") or not is_group(group):
             return None
@@ -138,7 +138,7 @@ def _join(group: Any, name: str) -> str:
 
 
 def walk(root: HDF5Group, where: str) -> Iterator[tuple[str, Any]]:
-    """Yield (path, object) of all that lies below a group, each group before its members.
+    """Yield (path, object) of everything below a group, each group before its members.
 
     Raises:
         ValueError: it is nested without end, or two names lead to one group.
@@ -225,11 +225,11 @@ def _check_storage(dataset: Any, path: str, where: str) -> None:
 def read_array(dataset: Any, path: str, where: str, dtype: str) -> Array:
     """Return a dataset's numbers, compared with their checksum if there is one."""
     with clear_errors(where):
-        wanted = dataset.attribute(CHECKSUM)
-        array, result = dataset.read(summed=wanted is not None)
-        if wanted is not None and result is None:
+        expected = dataset.attribute(CHECKSUM)
+        array, result = dataset.read(summed=expected is not None)
+        if expected is not None and result is None:
             result = checksum(array)
-        wrong = wanted is not None and int(wanted) != result
+        wrong = expected is not None and int(expected) != result
     if wrong:
         raise ValueError(f"{where}: the array {path!r} is damaged (its checksum does not fit).")
     if dtype == "bfloat16":

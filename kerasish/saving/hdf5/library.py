@@ -73,7 +73,7 @@ class Dataset:
         return int(self._item.id.get_storage_size())
 
     def read(self, summed: bool = False) -> tuple[Any, int | None]:
-        """Return the numbers; no checksum is at hand here."""
+        """Return the numbers; no checksum is available here."""
         return np.asarray(self._item[()]), None
 
     def attribute(self, key: str) -> Any:

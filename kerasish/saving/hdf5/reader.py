@@ -1,7 +1,7 @@
-"""A reader of HDF5 files in the layout that Keras and h5py write, in Python alone.
+"""A reader of HDF5 files in the layout that Keras and h5py write, in pure Python.
 
 The HDF5 library crashes on some damaged files and runs forever on others. Here each address,
-size and count is checked before it is followed, nothing is visited twice, and only what lies
+size and count is checked before it is followed, nothing is visited twice, and only what is
 inside the file is read. Newer layouts (superblock 2 and 3) keep checksums over their
 descriptions; they go to the library, by `library`.
 
@@ -81,7 +81,7 @@ class Bytes:
             raise ValueError(f"bytes {start} to {start + length} of {self.size} are needed")
 
     def fill(self, array: Any, start: int, summed: bool) -> int:
-        """Read the bytes from `start` on into an array; return its checksum if it is wanted."""
+        """Read the bytes from `start` on into an array; return its checksum if it is requested."""
         self.check(start, array.nbytes)
         self._raw.seek(start)
         try:
@@ -210,7 +210,7 @@ class Group(Linking, Item):
         return results
 
     def child(self, name: str, address: int) -> Item:
-        """Return what lies at an address that `links` gave."""
+        """Return what is at an address that `links` returned."""
         return open_item(self.file, address, f"{self.name.rstrip('/')}/{name}")
 
     def _entries(
@@ -316,7 +316,7 @@ class Dataset(Item):
         return self.file.size
 
     def read(self, summed: bool = False) -> tuple[Any, int | None]:
-        """Return the numbers, and their checksum where it is wanted and at hand."""
+        """Return the numbers, and their checksum where it is requested and available."""
         assert self.shape is not None
         if self.dtype.hasobject:
             raise ValueError(f"{self.name!r} holds no numbers")

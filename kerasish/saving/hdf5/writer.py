@@ -59,7 +59,7 @@ def creating(path: str) -> Iterator[NewFile]:
 
 @contextmanager
 def creating_in(raw: Any, start: int = 0) -> Iterator[NewFile]:
-    """Yield a new HDF5 file from `start` on in an open, unbuffered file; errors come at its end."""
+    """Yield a new HDF5 file at `start` of an open, unbuffered file; its end raises errors."""
     import h5py
 
     sink = Sink(raw, start)

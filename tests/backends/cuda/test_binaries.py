@@ -29,7 +29,7 @@ def _takes_packs(source: str, kernel: str) -> bool:
 
 
 def _check_limits(source, *build):
-    """Check what holds for all builds; return the facts of each kernel."""
+    """Check what is true of all builds; return the facts of each kernel."""
     found = binaries.facts(source, *build)
     assert set(found) == set(signatures(text_of(source)))
     for name, facts in found.items():

@@ -320,7 +320,7 @@ def test_the_library_is_taken_as_it_is_found(monkeypatch, trouble):
     monkeypatch.setattr(cudnn.importlib.util, "find_spec", lambda name: found)
     monkeypatch.setitem(sys.modules, "cudnn", made)
     if trouble in ("old", "broken"):
-        with pytest.warns(UserWarning, match="Kernels of our own"):
+        with pytest.warns(UserWarning, match="kernels are used instead"):
             assert cudnn.library.__wrapped__(13) is None
     else:
         assert cudnn.library.__wrapped__(13) is (made if trouble == "none" else None)

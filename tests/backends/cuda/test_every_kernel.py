@@ -44,7 +44,7 @@ NAMES = {name: source for source in kernels.SOURCES for name in signatures(kerne
 def test_every_kernel_is_run_on_the_cpu():
     declared = sum(kernels.source(s).count("__global__") for s in kernels.SOURCES)
     assert set(CALLS) == {*NAMES, *UPDATES}
-    assert declared == len(NAMES), "a name stands in two sources, or the pattern missed one"
+    assert declared == len(NAMES), "a name is in two sources, or the pattern missed one"
     assert {p.stem for p in kernels.FOLDER.glob("*.cu")} == set(kernels.SOURCES)
 
 

@@ -35,7 +35,7 @@ def test_a_gpu_trains_as_the_cpu_does(monkeypatch, cublaslt_on_cpu, seed):
     program = program_of(seed)
     reason = known.reason(program)
     if reason:
-        pytest.skip(f"known, and not mended yet: {reason}")
+        pytest.skip(f"known, and not fixed yet: {reason}")
     cublaslt_on_cpu.stub_fail(0)
     launched = []
 

@@ -218,7 +218,7 @@ def test_tables_are_made_once_while_the_pointers_stay(monkeypatch):
     assert len(made) == 2
     for k in range(kernels.KEPT):
         step(k << 40)
-    assert step(1 << 20) is not first  # forgotten: few are kept
+    assert step(1 << 20) is not first  # dropped: few are kept
     assert len(kernels._kept) == kernels.KEPT
     for launch, start in zip(first, range(0, 160, source.most)):
         count = int(launch.table["count"])

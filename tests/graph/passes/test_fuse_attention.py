@@ -1,7 +1,7 @@
 """Attention heads as one node: what is combined, what is not, and equal numbers.
 
 The random graphs are in float64, so that an error stands out from rounding.
-`KERASISH_FUZZ=2000` looks further.
+`KERASISH_FUZZ=2000` runs more.
 """
 
 from __future__ import annotations

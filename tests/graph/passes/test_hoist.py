@@ -48,9 +48,9 @@ def test_a_move_that_another_node_reads_keeps_its_place():
 def test_a_step_is_not_compiled_from_nodes_out_of_order(monkeypatch):
     graph = trace(lambda x: ops.cos(ops.exp(x)), X).graph
     monkeypatch.setattr(passes, "FUSION_PASSES", (lambda g: g.replace(nodes=g.nodes[::-1]),))
-    with pytest.raises(GraphError, match="cos.* before it is made"):
+    with pytest.raises(GraphError, match="cos.* before it is computed"):
         passes.gather(graph)
-    with pytest.raises(GraphError, match="an output is never made"):
+    with pytest.raises(GraphError, match="an output is never computed"):
         check_order(graph.replace(nodes=graph.nodes[:1]))
 
 

@@ -1,7 +1,7 @@
-"""Each pass alone on random graphs: what is interpreted before is what is interpreted after.
+"""Each single pass on random graphs: the interpreted results do not change.
 
 In float64, so that an error stands out from rounding, with NaN, infinities, -0.0, the smallest and
-the largest numbers, empty axes, and gradients. `KERASISH_FUZZ=2000` looks further.
+the largest numbers, empty axes, and gradients. `KERASISH_FUZZ=2000` runs more.
 """
 
 from __future__ import annotations

@@ -39,7 +39,7 @@ def of_16_bits(x):
 
 
 def masked(x, g):
-    """The gradient of a relu by its mask, which a loop writes beside the relu."""
+    """The gradient of a relu by its mask, which a loop writes with the relu."""
     y = ops.relu(narrow(x) * 2)
     later = ops.matmul(y, narrow(np.eye(6, dtype="float32")))
     return y, later * narrow(g) * ops.cast(ops.greater(y, 0), "bfloat16")

@@ -1,4 +1,4 @@
-"""Gatherings of divided variables: near their readers, and once more for the reverse pass."""
+"""Gatherings of divided variables: near their readers, and again for the reverse pass."""
 
 from __future__ import annotations
 

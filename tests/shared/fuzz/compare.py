@@ -13,7 +13,7 @@ from .noise import EPSILONS, jittered
 from .programs import Program
 from .run import EAGER, Engine, Found, run
 
-# What passes without a further look, as shares of an element and of its tensor's largest number.
+# What passes without further checks, as shares of an element and of its tensor's largest number.
 RELATIVE, OF_LARGEST, ABSOLUTE = 1e-4, 1e-5, 1e-6
 # Else: how many times the spread of runs that round at random. 4 runs see about half of the range.
 RUNS, TIMES = 4, 12.0
@@ -123,14 +123,14 @@ def compare(
             least = max(EPSILONS[h] for h in halves_of(program))
             rough = noise_of(wide, base, gradients, whole, least=least)
             for n in apart:
-                if n not in base:  # what a loss-scaling optimizer keeps, in float16 alone
+                if n not in base:  # what a loss-scaling optimizer keeps, only in float16
                     continue
                 with np.errstate(over="ignore"):  # beyond 65504 an output of float16 is infinite
                     wider = base[n].astype(found[n].dtype)
                 times[n] = np.minimum(times[n], excesses(wider, found[n], rough[n], MORE_TIMES))
             apart = [n for n in apart if _worst(times[n], defined[n]) > 1]
             # Rounded to float16 after each op, a number overflows that a fused loop keeps. Then the
-            # loss scaling skips a step on one engine alone.
+            # loss scaling skips a step on only one engine.
             calls = [n for n in apart if _stage(n) == "calls"]
             if all(_overflows_first(expected[n], found[n], times[n]) for n in calls):
                 lost = any(_overflows(expected[n]) and not _overflows(found[n]) for n in suspects)
@@ -178,7 +178,7 @@ def _overflows(values: np.ndarray) -> bool:
 
 
 def _overflows_first(expected: np.ndarray, found: np.ndarray, times: np.ndarray) -> bool:
-    """Return whether all numbers that differ are finite in `found` alone."""
+    """Return whether all numbers that differ are finite only in `found`."""
     return bool((np.isfinite(_wide(found)) & ~np.isfinite(_wide(expected)))[times > 1].all())
 
 
@@ -249,7 +249,7 @@ def excesses(
 
     Args:
         a, b: the arrays.
-        spread: how far rounding alone moved the elements.
+        spread: how far rounding moved the elements.
         factor: how many times that they may differ.
     """
     if a.size == 0:
@@ -270,7 +270,7 @@ def excesses(
 
 
 def _distance(a: np.ndarray, b: np.ndarray) -> np.ndarray:
-    """Return |a - b|; 0 where both are the same NaN or infinity, inf where one alone is."""
+    """Return |a - b|; 0 where both are the same NaN or infinity, inf where only one is."""
     x, y = _wide(a), _wide(b)
     with np.errstate(all="ignore"):
         apart = np.abs(x - y)

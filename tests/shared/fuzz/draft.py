@@ -1,4 +1,4 @@
-"""A program while it is written: each line is tried on shapes alone, and kept if it is accepted."""
+"""A program while it is written: each line is tried on shapes only, and kept if it is accepted."""
 
 from __future__ import annotations
 

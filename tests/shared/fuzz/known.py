@@ -1,4 +1,4 @@
-"""Findings that are not mended yet: programs left out, each with its reason. Empty in the end."""
+"""Findings that are not fixed yet: programs left out, each with its reason. Empty in the end."""
 
 from __future__ import annotations
 

@@ -202,7 +202,7 @@ def value_of_rank(draft: Draft, rank: int) -> str:
         value = draft.add(f"ops.expand_dims({{0}}, {axis})", (value,))
         if not value:
             return ""
-    if draft.chance(0.7) and rank > 2:  # sizes of 1 alone are dull
+    if draft.chance(0.7) and rank > 2:  # only sizes of 1 test little
         wide = draft.add(f"ops.repeat({{0}}, {int(draft.rng.integers(2, 5))}, axis=1)", (value,))
         value = wide or value
     return value

@@ -1,4 +1,4 @@
-"""How far rounding alone may move a program's numbers: the eager engine with jittered last bits.
+"""How far rounding may move a program's numbers: the eager engine with jittered last bits.
 
 Stochastic arithmetic: each result of an op that rounds is multiplied by 1 + e with a random e of
 the size of a rounding error. Where such runs differ much, the program is badly conditioned there,

@@ -1,6 +1,6 @@
 """A whole training program as data: lines of code about values, and the data it trains on.
 
-A program is what a seed gives, or what is left of it when it is shrunk. Its source text is the one
+A program is what a seed gives, or what remains of it when it is shrunk. Its source text is the one
 thing that runs: here, and in the script that is printed.
 """
 
@@ -126,7 +126,7 @@ class Program:
 
 
 def names(found: Any) -> str:
-    """Return names as a list in code, one alone as itself."""
+    """Return names as a list in code, a single one as itself."""
     listed = list(found)
     return listed[0] if len(listed) == 1 else f"[{', '.join(listed)}]"
 

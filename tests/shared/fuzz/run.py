@@ -22,6 +22,7 @@ from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.lowering import (
     branches,
     concurrent,
+    early_updates,
     in_place,
     library,
     program_threads,
@@ -77,7 +78,7 @@ def using(engine: Engine) -> Iterator[None]:
     before = config.backend(), config.optimize(), config.dtype_policy()
     limited = (
         cost, concurrent, branches, program_threads, library, row_blocks, recurrent,
-        shared_products, in_place, recompute, first_value,
+        shared_products, early_updates, in_place, recompute, first_value,
     )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
@@ -101,7 +102,8 @@ def using(engine: Engine) -> Iterator[None]:
         if engine.threads > 1 or not engine.onednn:
             recurrences.BLOCK = 2  # sequences are short
             thin_products.SMALLEST, thin_products.WORTH = 1, 0.0
-            in_place.LARGE, recompute.LARGE, first_value.LARGE = 0, 0, 0
+            for module in (early_updates, in_place, recompute, first_value):
+                module.LARGE = 0  # type: ignore[attr-defined]
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:
@@ -153,7 +155,7 @@ def run(
     Args:
         program: what to run.
         engine: where.
-        saved: keep the model in a file after training, and go on from there.
+        saved: keep the model in a file after training, and continue from there.
         gradients: ask for every gradient of the first batch, too.
         whole: train as well, not only outputs and gradients.
     """
@@ -205,7 +207,7 @@ def _predict(model: Any, data: list[np.ndarray], rows: int) -> list[np.ndarray]:
 
 
 def _called(model: Any, data: list[np.ndarray]) -> list[Any]:
-    """Return what the model gives at once, op by op: for the shapes of its outputs alone."""
+    """Return what the model gives at once, op by op: only for the shapes of its outputs."""
     return _listed(model(_one_or_all(data)))
 
 
@@ -232,7 +234,7 @@ def _train(
     model: Any, data: list[np.ndarray], ys: list[Any], program: Program, result: Found,
     name: str = "training",
 ) -> None:  # fmt: skip
-    """Train three steps, two of whole batches and one of what is left, and keep the logs."""
+    """Train three steps, two of whole batches and one of the rest, and keep the logs."""
     x, y = _one_or_all(data), _one_or_all(ys)
     more: dict[str, Any] = {}
     if program.weights == "sample" and len(ys) == 1:

@@ -1,4 +1,4 @@
-"""CUDA kernels of our own, and the table by which the eager engine finds them on CuPy."""
+"""The package's CUDA kernels, and the table in which the eager engine looks them up."""
 
 from __future__ import annotations
 

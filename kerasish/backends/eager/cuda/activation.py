@@ -58,7 +58,7 @@ def bias_activation(x: Any, bias: Any = None, activation: str = "linear") -> Any
 def bias_activation_gradient(
     g: Array, x: Array, bias: Array = None, activation: str = "linear"
 ) -> tuple[Any, Any]:
-    """Return the gradients by x and by the bias (None if there is none), g arriving at the result.
+    """Return the gradients by x and by the bias (None if there is none); g: that of the result.
 
     The bias's is summed in a fixed order.
     """
@@ -87,5 +87,5 @@ def _through(activation: str) -> Callable[..., Any]:
     return kernel
 
 
-# Those that CuPy would compute in several passes; relu, as its zero is an array of its own.
+# Those that CuPy would compute in several passes; and relu, whose zero is a separate array.
 KERNELS: dict[str, Any] = {name: _through(name) for name in ("relu", "sigmoid", "softplus")}

@@ -1,4 +1,4 @@
-"""Arrays on the GPU: memory that nothing has written, copies where layouts or dtypes differ."""
+"""Arrays on the GPU: uninitialized memory, copies where layouts or dtypes differ."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def cupy() -> Any:
 
 
 def empty(shape: Any, dtype: Any) -> Any:
-    """Return memory from CuPy's pool, which nothing has written."""
+    """Return uninitialized memory from CuPy's pool."""
     return cupy().empty(shape, dtype)
 
 
@@ -42,5 +42,5 @@ def cast(x: Any, dtype: Any) -> Any:
 
 
 def by_cupy(op: str, *arrays: Any, **attrs: Any) -> Any:
-    """Return what the op's reference kernel gives with CuPy, in memory of CuPy's."""
+    """Return the result of the op's reference kernel with CuPy, in CuPy's memory."""
     return REGISTRY[op].kernel(cupy(), *arrays, **attrs)

@@ -1,8 +1,8 @@
 """Products of 16-bit matrices, float32 ones as TF32 where that is allowed, and stacks of matrices,
 by cuBLASLt: summed in float32.
 
-Other products go through CuPy, which calls cuBLAS for two float32 matrices just as well, with less
-Python around it. In a stack, it copies each factor that does not lie row by row.
+Other products use CuPy, which calls cuBLAS for two float32 matrices with the same speed and less
+Python. In a stack, it copies each factor that is not stored row by row.
 """
 
 from __future__ import annotations
@@ -35,14 +35,14 @@ from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.backends.eager.cuda.norm import column_sums
 from kerasish.typing import Array
 
-# Whether cuBLASLt and cuDNN apply relu. Theirs may give 0 for NaN, which then stays
-# unseen; tests/gpu/test_special_numbers.py asks a GPU. Until one has shown otherwise: a kernel of
-# our own.
+# Whether cuBLASLt and cuDNN apply relu. Theirs may return 0 for NaN, which hides it;
+# tests/gpu/test_special_numbers.py checks this on a GPU. Until it is disproved, a separate kernel
+# applies relu.
 RELU_IN_PASSING = False
 
 
 def _by_cupy(a: Array, b: Array) -> Array:
-    """Return a @ b by CuPy; stacks of 16-bit matrices as float32, which it has for certain."""
+    """Return a @ b by CuPy; stacks of 16-bit matrices as float32, which it always supports."""
     if a.dtype.itemsize != 2 or max(a.ndim, b.ndim) <= 2:
         return by_cupy("matmul", a, b)
     xp = cupy()
@@ -55,7 +55,7 @@ def _warn_once(message: str) -> None:
 
 
 def _here() -> Any:
-    """Return cuBLASLt of the CUDA that CuPy runs on, or None; while planning, that it is there."""
+    """Return cuBLASLt for CuPy's CUDA, or None; while planning, whether it is available."""
     return library(cupy().cuda.runtime.runtimeGetVersion() // 1000)
 
 
@@ -95,7 +95,7 @@ def matrix_product(a: Any, b: Any) -> Any:
 
 
 def affine(rows: Any, kernel: Any, bias: Any, activation: str | None) -> Any:
-    """Return activation(rows @ kernel + bias): by cuBLASLt where it is there; relu by a kernel.
+    """Return activation(rows @ kernel + bias): by cuBLASLt if available; relu by a kernel.
 
     Args:
         rows, kernel: matrices of one dtype among SCALARS, not empty.
@@ -114,11 +114,11 @@ def affine(rows: Any, kernel: Any, bias: Any, activation: str | None) -> Any:
 
 
 def rows_gradient(g: Any, kernel: Any, onto: Any = None) -> Any:
-    """Return g @ kernel^T + onto: by one call of cuBLASLt where it is there.
+    """Return g @ kernel^T + onto: by one call of cuBLASLt if available.
 
     Args:
         g, kernel: matrices of one dtype among SCALARS, not empty.
-        onto: what is added, of the result's shape and dtype; None: nothing.
+        onto: an array that is added, of the result's shape and dtype, or None.
     """
     lib = _here()
     if lib is not None:
@@ -131,7 +131,7 @@ def rows_gradient(g: Any, kernel: Any, onto: Any = None) -> Any:
 
 
 def kernel_gradient(rows: Any, g: Any) -> tuple[Any, Any]:
-    """Return (rows^T @ g, the sums of g's columns): one call of cuBLASLt where it is there.
+    """Return (rows^T @ g, the sums of g's columns): one call of cuBLASLt if available.
 
     Args:
         rows, g: matrices of one dtype among SCALARS, not empty.

@@ -82,7 +82,7 @@ extern "C" __global__ void rows_to_places(
     else gather_rows<1>(rows, x, w, packs, places, channels, first);
 }
 
-// --- depthwise: every channel by itself, `many` results each -------------------------------------
+// --- depthwise: every channel separately, `many` results each ------------------------------------
 
 // y[i, c * many + m] = sum over k of x[i * s + k * d - p, c] * kernel[k, c * many + m].
 extern "C" __global__ void depthwise(
@@ -142,8 +142,8 @@ extern "C" __global__ void depthwise_data(
     }
 }
 
-// parts (chunks, places, results): for each chunk of windows, the sums of x * g by which the
-// kernel's gradient is found. A block: 32 results, windows by eights.
+// parts (chunks, places, results): for each chunk of windows, the sums of x * g that form the
+// kernel's gradient. A block: 32 results, windows by eights.
 extern "C" __global__ void depthwise_kernel_parts(
     IN(Scalar) x, IN(Scalar) g, OUT(float) parts, Window w, Divisor many, i64 windows,
     i64 channels, i64 chunk, i64 chunks) {

@@ -1,4 +1,4 @@
-"""Casts on the GPU: none where the dtype is the wanted one already."""
+"""Casts on the GPU: none if the dtype is already the requested one."""
 
 from __future__ import annotations
 

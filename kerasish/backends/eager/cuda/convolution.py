@@ -1,6 +1,6 @@
-"""Convolution: by cuDNN, or windows laid out as rows and one product, depthwise apart.
+"""Convolution: by cuDNN, or windows laid out as rows and one product; depthwise separately.
 
-Memory stays bounded: large batches go in chunks of samples.
+Memory is bounded: large batches are processed in chunks of samples.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ CHUNK_WINDOWS, MOST_CHUNKS = 256, 64  # of the sums that a depthwise kernel's gr
 
 
 class _Setting:
-    """A convolution's sizes, and the records that its kernels take."""
+    """A convolution's sizes, and the records for its kernels."""
 
     def __init__(
         self, sizes: Any, window_size: Any, channels: int, strides: Any, padding: Any,
@@ -73,7 +73,7 @@ class _Setting:
         return rows
 
     def back(self, rows: Array, x: Array, group: int) -> None:
-        """Write into x's channels of the group what the rows add up to at each place."""
+        """Write into x's channels of the group the sums of the rows at each place."""
         places = x.shape[0] * math.prod(self.sizes)
         first = group * self.part
         together = _packs(self.part, self.channels, first, x, rows)
@@ -132,7 +132,7 @@ def convolution(x: Any, kernel: Any, **attrs: Any) -> Any:
 
 
 def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -> Any:
-    """Return the gradient of a convolution by its data, g arriving at its result."""
+    """Return the gradient of a convolution by its data, given that of its result."""
     if not _usable(g, kernel):
         return by_cupy("convolution_data_gradient", g, kernel, size=size, **attrs)
     result = cudnn_convolution.convolution_data_gradient(g, kernel, size=size, **attrs)
@@ -163,7 +163,7 @@ def convolution_data_gradient(g: Any, kernel: Any, *, size: Any, **attrs: Any) -
 
 
 def convolution_kernel_gradient(x: Any, g: Any, *, size: Any, **attrs: Any) -> Any:
-    """Return the gradient of a convolution by its kernel, g arriving at its result."""
+    """Return the gradient of a convolution by its kernel, given that of its result."""
     if not _usable(x, g):
         return by_cupy("convolution_kernel_gradient", x, g, size=size, **attrs)
     result = cudnn_convolution.convolution_kernel_gradient(x, g, size=size, **attrs)

@@ -1,8 +1,8 @@
-"""cuBLASLt by ctypes: its descriptions, its choice of an algorithm, and products, on whose way out
-a bias or another array is added, relu or gelu taken, or a bias's gradient summed.
+"""cuBLASLt by ctypes: its descriptions, its choice of an algorithm, and products, whose epilogue
+adds a bias or another array, applies relu or gelu, or sums a bias's gradient.
 
-cuBLASLt's matrices lie column by column. A matrix that lies row by row is its transpose, so that
-y = a @ b is asked for as y^T = b^T @ a^T, and nothing is copied.
+cuBLASLt's matrices are stored column by column. A matrix that is stored row by row is its
+transpose, so y = a @ b is computed as y^T = b^T @ a^T, and nothing is copied.
 """
 
 from __future__ import annotations
@@ -27,18 +27,18 @@ from kerasish.typing import Array
 TYPES = {"float32": 0, "float16": 2, "bfloat16": 14}
 FLOAT, COMPUTE_FLOAT, COMPUTE_TF32 = 0, 68, 77
 TRANSPOSED = 1
-# Attributes of a product's description, of a matrix's, of what an algorithm may be.
+# Attributes of the description of a product, of a matrix, and of preferences for algorithms.
 TRANSPOSE_A, TRANSPOSE_B, EPILOGUE, BIAS_POINTER = 3, 4, 7, 8
 BATCH_COUNT, BATCH_STRIDE = 5, 6
 WORKSPACE_BYTES, REDUCTION_SCHEMES, ALIGNMENTS = 1, 3, (5, 6, 7, 8)
 # Products that are split along the summed axis add their parts in float32: the other schemes add
 # them in the dtype of the result, 16 bits.
 IN_COMPUTE_TYPE = 2
-# What is done to the product before it is written; a bias is one more bit.
+# The op applied to the product before it is written; a bias is one more bit.
 EPILOGUES = {None: 0, "relu": 2, "gelu": 32}
 PLAIN, WITH_BIAS = 1, 4
 # The sums of the right factor's columns are written where a bias would be read (BGRADA: the right
-# factor comes first).
+# factor is first).
 WITH_SUMS = 256
 MOST_WORKSPACE = 32 << 20
 MOST_PLANS = 1024
@@ -61,7 +61,7 @@ class Choice(ctypes.Structure):
 
 
 class Matrix(NamedTuple):
-    """How a row-by-row matrix, or a stack of them, lies: its transpose, as cuBLASLt sees it."""
+    """The layout of a row-by-row matrix, or a stack of them: its transpose for cuBLASLt."""
 
     rows: int
     columns: int
@@ -71,7 +71,7 @@ class Matrix(NamedTuple):
 
 
 class ProductRequest(NamedTuple):
-    """What a plan is made for."""
+    """The key of a plan."""
 
     device: int
     dtype: str
@@ -98,8 +98,8 @@ class ProductPlan(NamedTuple):
 def library(version: int) -> Any:
     """Return cuBLASLt of a major version of CUDA, or None where it is not installed.
 
-    On Windows it is not looked for, whose names of libraries differ: CuPy's products serve there,
-    and without cuBLASLt cuDNN is not loaded, either.
+    On Windows, where names of libraries differ, it is not searched: CuPy's products are used there,
+    and without cuBLASLt cuDNN is not loaded either.
     """
     name = f"libcublasLt.so.{version}"
     spec = importlib.util.find_spec("nvidia")
@@ -113,7 +113,7 @@ def library(version: int) -> Any:
 
 def _checked(what: str, status: int) -> None:
     if status:
-        raise LibraryError(f"cuBLASLt: {what} gives status {status}.")
+        raise LibraryError(f"cuBLASLt: {what} returns status {status}.")
 
 
 def _set(lib: Any, kind: str, handle: Any, attribute: int, value: Any) -> None:
@@ -124,7 +124,7 @@ def _set(lib: Any, kind: str, handle: Any, attribute: int, value: Any) -> None:
 
 @functools.cache
 def _handle(lib: Any, device: int) -> Any:
-    """Return the handle of a device: the library makes it for the current one."""
+    """Return the handle of a device: the library creates it for the current one."""
     handle = ctypes.c_void_p()
     with cupy().cuda.Device(device):
         _checked("cublasLtCreate", lib.cublasLtCreate(ctypes.byref(handle)))
@@ -136,7 +136,7 @@ def describe(lib: Any, product: ProductRequest) -> tuple[Any, Any, Any, Any]:
     compute = COMPUTE_TF32 if product.tf32 else COMPUTE_FLOAT
     result = ctypes.c_void_p()
     _checked("MatmulDescCreate", lib.cublasLtMatmulDescCreate(ctypes.byref(result), compute, FLOAT))
-    # y^T = b^T a^T: the right factor comes first.
+    # y^T = b^T a^T: the right factor is first.
     for attribute, matrix in ((TRANSPOSE_A, product.right), (TRANSPOSE_B, product.left)):
         operation = ctypes.c_int32(TRANSPOSED if matrix.transposed else 0)
         _set(lib, "MatmulDesc", result, attribute, operation)
@@ -186,14 +186,14 @@ def _plan(lib: Any, product: ProductRequest) -> ProductPlan | str:
 
 
 def _destroy(lib: Any, plan: ProductPlan) -> None:
-    """Give back what the library keeps for a plan. Products handed in before need it no more."""
+    """Free the library's data of a plan. Products submitted before do not need it."""
     _checked("MatmulDescDestroy", lib.cublasLtMatmulDescDestroy(plan.description))
     for layout in (plan.left, plan.right, plan.result):
         _checked("MatrixLayoutDestroy", lib.cublasLtMatrixLayoutDestroy(layout))
 
 
 class _Plans:
-    """The plans used last, `MOST_PLANS` of them. The caller of `of` holds `_running`."""
+    """The most recent plans, at most `MOST_PLANS`. The caller of `of` holds `_running`."""
 
     def __init__(self) -> None:
         self._plans: OrderedDict[tuple[Any, ProductRequest], ProductPlan | str] = OrderedDict()
@@ -214,7 +214,7 @@ class _Plans:
         return len(self._plans)
 
     def clear(self) -> None:
-        """Forget all plans."""
+        """Drop all plans."""
         while self._plans:
             self._drop(*self._plans.popitem())
 
@@ -228,7 +228,7 @@ plans = _Plans()
 
 
 def _lying(x: Array) -> tuple[Any, bool]:
-    """Return (x, whether its matrices lie column by column); a copy where they have gaps."""
+    """Return (x, whether its matrices are stored column by column); a copy if they have gaps."""
     if x.flags.c_contiguous:
         return x, False
     if x.swapaxes(-1, -2).flags.c_contiguous:
@@ -265,12 +265,12 @@ def multiply(
     """Return activation(a @ b + bias), or a @ b + onto.
 
     Args:
-        lib: what `library` gave.
+        lib: the result of `library`.
         bias: shape (columns of b,), of the same dtype.
         activation: None, "relu" or "gelu" (by tanh).
         tf32: whether float32 may be rounded to 10 bits before it is multiplied.
         onto: shape and dtype of the result. It is added in float32, before the sum is rounded to
-            the dtype of the result. It comes with neither a bias nor an activation.
+            the dtype of the result. It excludes a bias and an activation.
 
     Shape: (n, i, k), (n, k, j) -> (n, i, j), or the same without n.
 
@@ -289,7 +289,7 @@ def multiply(
 
 
 def multiply_and_sum(lib: Any, a: Any, b: Any, tf32: bool = False) -> tuple[Any, Any]:
-    """Return (a @ b, the sums of b's columns): what a Dense's kernel and bias get.
+    """Return (a @ b, the sums of b's columns): the gradients of a Dense's kernel and bias.
 
     Shape: (i, k), (k, j) -> (i, j), (j,).
 
@@ -311,9 +311,9 @@ def _run(
     tf32: bool,
     onto: Array = None,
 ) -> None:
-    """Write the product of a and b into y; `bias` is read or written as the epilogue says.
+    """Write the product of a and b into y; the epilogue reads or writes `bias`.
 
-    `onto` lies as y does and is added to the product; None: nothing is added.
+    `onto` has the layout of y and is added to the product; None: nothing is added.
     """
     added = y if onto is None else onto
     (a, a_turned), (b, b_turned) = _lying(a), _lying(b)

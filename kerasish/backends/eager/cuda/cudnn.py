@@ -1,12 +1,12 @@
 """cuDNN by its frontend: graphs are described, planned, kept in memory and on disk, and run.
 
-A request is a named tuple that says what is computed, of which sizes and dtypes; it draws its
-graph. Planning one takes up to seconds and reads nothing but the request, so that plans are kept
-under `cudnn` in the cache folder (see `backends.disk`), apart for each version and kind of GPU.
-Plans sum in float32 and give the same bits every time; TF32 only where the request allows it.
+A request is a named tuple that describes a computation with its sizes and dtypes; it builds its
+graph. Planning takes up to seconds and depends only on the request, so plans are kept under `cudnn`
+in the cache folder (see `backends.disk`), separately for each version and kind of GPU. Plans sum in
+float32 and return the same bits every time; they use TF32 only if the request allows it.
 
-Whatever fails here, the caller goes its own way: `planned` gives None where cuDNN is missing,
-switched off (`KERASISH_CUDNN=0`) or refuses, and says why at most once.
+If anything fails here, the caller uses another way: `planned` returns None if cuDNN is missing,
+switched off (`KERASISH_CUDNN=0`) or refuses, and warns at most once.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from kerasish.backends.eager.cuda import blas
 from kerasish.backends.eager.cuda.arrays import cupy, empty
 from kerasish.environment import switch
 
-OLDEST = 91100  # 9.11: what the extras ask for
+OLDEST = 91100  # 9.11: the requirement of the extras
 MARK = b"kerasish cudnn plan 1\n"
 MOST_WORKSPACE = 1 << 30
 TYPES = {"float32": "FLOAT", "float16": "HALF", "bfloat16": "BFLOAT16"}
-# What plans may not do: differ from run to run, sum in 16 bits; and what float32 may not suffer.
+# Not allowed in plans: results that differ between runs, sums in 16 bits, float32 as TF32.
 NEVER = ("NONDETERMINISTIC", "REDUCED_PRECISION_REDUCTION")
 COARSE = ("TENSOR_CORE", "DOWN_CONVERT_INPUTS", "FFT", "WINOGRAD_TILE_6x6", "WINOGRAD_TILE_13x13")
 
 
 class Request(Protocol):
-    """What a plan is made for."""
+    """The key of a plan."""
 
     @property
     def dtype(self) -> str:
@@ -49,7 +49,7 @@ class Request(Protocol):
         """Put the tensors and operations into the frontend's graph."""
 
     def __hash__(self) -> int:
-        """Plans are found by their request."""
+        """Plans are looked up by their request."""
 
 
 class LibraryError(RuntimeError):
@@ -76,7 +76,7 @@ def _switched_on() -> bool:
 @functools.cache
 def library(version: int) -> Any:
     """Return cuDNN's frontend for a major version of CUDA, or None where it cannot be used."""
-    # cuDNN ends the process where it does not find cuBLASLt: loaded before, it is found.
+    # cuDNN ends the process if it cannot load cuBLASLt, so that is loaded first.
     if blas.library(version) is None or importlib.util.find_spec("cudnn") is None:
         return None
     try:
@@ -93,7 +93,7 @@ def library(version: int) -> Any:
 
 
 def usable() -> Any:
-    """Return the frontend for the CUDA that CuPy runs on, or None."""
+    """Return the frontend for CuPy's CUDA, or None."""
     if not _switched_on():
         return None
     return library(cupy().cuda.runtime.runtimeGetVersion() // 1000)
@@ -108,7 +108,7 @@ class _Said:
 def _warn(message: str) -> None:
     if not _Said.yet:
         _Said.yet = True
-        warnings.warn(f"{message} Kernels of our own do its work.", stacklevel=2)
+        warnings.warn(f"{message} The package's kernels are used instead.", stacklevel=2)
 
 
 @functools.cache
@@ -119,7 +119,7 @@ def _handle(lib: Any, device: int) -> tuple[Any, ...]:
 
 @functools.cache
 def _kind_of(device: int) -> str:
-    """Return what plans depend on of a GPU: its name, generation and count of processors."""
+    """Return the properties of a GPU that plans depend on: name, generation, processors."""
     known = cupy().cuda.runtime.getDeviceProperties(device)
     name = known["name"]
     name = name.decode() if isinstance(name, bytes) else name
@@ -128,8 +128,8 @@ def _kind_of(device: int) -> str:
 
 # --- plans ----------------------------------------------------------------------------------------
 
-_running = threading.RLock()  # a handle serves one thread at a time
-_failed: set[Request] = set()  # what could be planned, and not run
+_running = threading.RLock()  # one thread at a time may use a handle
+_failed: set[Request] = set()  # requests that could be planned but not run
 
 
 def planned(request: Request, device: int) -> GraphPlan | None:
@@ -146,14 +146,14 @@ def _plan(lib: Any, device: int, request: Request) -> GraphPlan | None:
             graph = _kept(lib, device, request, handle)
             return GraphPlan(request, lib, handle, graph, int(graph.get_workspace_size()))
         except lib.cudnnGraphNotSupportedError:
-            return None  # no news: cuDNN does not do everything
+            return None  # expected: cuDNN does not support everything
         except (RuntimeError, ValueError) as error:
             _warn(f"cuDNN fails to plan {request}: {error}")
             return None
 
 
 def _kept(lib: Any, device: int, request: Request, handle: tuple[Any, ...]) -> Any:
-    """Return the planned graph from the disk, or made and put there."""
+    """Return the planned graph from the disk, or plan it and store it there."""
     folder = disk.cache_folder("cudnn")
     facts = (MARK, lib.__version__, lib.backend_version(), _kind_of(device), repr(request))
     path = folder and folder / hashlib.sha256(repr(facts).encode()).hexdigest()[:40]
@@ -171,10 +171,10 @@ def build(lib: Any, request: Request, where: dict[str, Any]) -> Any:
     """Return the request's graph, planned.
 
     Args:
-        where: for what: `handle`, or the description of a GPU that is not there.
+        where: the target: `handle`, or the description of a GPU that is not present.
 
     Raises:
-        cudnnGraphNotSupportedError: of the library: it does not do this.
+        cudnnGraphNotSupportedError: the library does not support this.
         RuntimeError, ValueError: the graph is wrong, or the library fails.
     """
     kinds, modes, notes = lib.data_type, lib.heur_mode, lib.numerical_note
@@ -195,7 +195,7 @@ def build(lib: Any, request: Request, where: dict[str, Any]) -> Any:
 
 
 def read(lib: Any, path: Any, where: dict[str, Any]) -> Any:
-    """Return the planned graph that a file holds; None where there is none, or it is damaged."""
+    """Return the planned graph of a file; None if there is none, or it is damaged."""
     try:
         with trust.open_folder(path.parent) as folder:
             data = disk.unseal(MARK, folder.read(path.name))
@@ -217,20 +217,20 @@ def _write(path: Any, data: bytes) -> None:
     except trust.UntrustedError as error:
         trust.warn_untrusted(path.parent, "cuDNN plans", error)
     except OSError:
-        return  # no disk, no permission, no space: the plan in memory serves
+        return  # no disk, no permission, no space: only the plan in memory is used
 
 
 # --- running --------------------------------------------------------------------------------------
 
 
 def run(plan: GraphPlan, arrays: dict[int, Any]) -> None:
-    """Run a plan on the current stream; its workspace comes from CuPy's pool.
+    """Run a plan on the current stream; its workspace is from CuPy's pool.
 
     Args:
-        arrays: number of a tensor -> the array, lying as the request said.
+        arrays: number of a tensor -> the array, in the layout of the request.
 
     Raises:
-        LibraryError: the library fails; it is not asked for this again.
+        LibraryError: the library fails; it is not used for this again.
     """
     workspace = empty((plan.workspace,), np.uint8)
     addresses = {number: int(array.data.ptr) for number, array in arrays.items()}
@@ -246,10 +246,10 @@ def run(plan: GraphPlan, arrays: dict[int, Any]) -> None:
 
 
 def ran(plan: GraphPlan, arrays: dict[int, Any]) -> bool:
-    """Run a plan; return whether the library did: a call in memory of its own has another way.
+    """Run a plan; return whether it succeeded: a call without given memory has an alternative.
 
     Raises:
-        LibraryError: the library fails, and the call was given its memory.
+        LibraryError: the library fails, and the memory of the call was given.
     """
     try:
         run(plan, arrays)

@@ -19,11 +19,11 @@ DTYPES = ("float16", "bfloat16")
 
 
 class Attention(NamedTuple):
-    """What a plan of attention is made for.
+    """The key of a plan of attention.
 
     Attributes:
         bias: its shape, which broadcasts to (batch, heads, targets, sources); None: no bias.
-        gradient: None: the result; else whether the bias gets a gradient, too.
+        gradient: None: the result; else whether the bias also gets a gradient.
     """
 
     dtype: str
@@ -42,7 +42,7 @@ class Attention(NamedTuple):
 
     @classmethod
     def of(cls, q: Array, k: Array, v: Array, bias: Array, scale: float, causal: bool) -> Self:
-        """Return what asks for the result, given arrays or tensors (batch, length, heads, size)."""
+        """Return the result's request, given arrays or tensors (batch, length, heads, size)."""
         name = q.dtype if isinstance(q.dtype, str) else q.dtype.name
         shape = None if bias is None else tuple(bias.shape)
         sizes = (q.shape[0], q.shape[2], k.shape[2], q.shape[1], k.shape[1], q.shape[3])
@@ -64,7 +64,7 @@ class Attention(NamedTuple):
         shapes = self._shapes()
 
         def lying(number: int) -> tuple[list[int], list[int]]:
-            """Return sizes and strides: lengths before heads, as our arrays lie."""
+            """Return sizes and strides: lengths before heads, the layout of our arrays."""
             if number in (BIAS, BY_BIAS, STATS):
                 return list(shapes[number]), _rows(shapes[number])
             n, h, t, d = shapes[number]
@@ -112,10 +112,10 @@ def _planned(request: Attention, device: int) -> cudnn.GraphPlan:
 
 
 def does(request: Attention, device: int, gradient: bool | None) -> bool:
-    """Return whether cuDNN finds the result; and its gradients, unless `gradient` is None.
+    """Return whether cuDNN computes the result; and its gradients, unless `gradient` is None.
 
     Args:
-        gradient: whether the bias gets one, too.
+        gradient: whether the bias also gets one.
     """
     if cudnn.planned(request, device) is None:
         return False
@@ -125,11 +125,11 @@ def does(request: Attention, device: int, gradient: bool | None) -> bool:
 
 
 def attention(q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool) -> tuple[Any, Any]:
-    """Return (softmax(q · k * scale + bias) · v, what its gradients need: float32).
+    """Return (softmax(q · k * scale + bias) · v, the statistics for its gradients: float32).
 
     Args:
         bias: None, or an array whose shape broadcasts to (batch, heads, targets, sources).
-        causal: whether a target attends to sources up to its own place only.
+        causal: whether a target attends only to sources up to its own place.
 
     Shape: (batch, targets, heads, size), (batch, sources, key heads, size), (..., value size) ->
         (batch, targets, heads, value size), (batch, heads, targets, 1).
@@ -148,10 +148,10 @@ def attention_gradient(
     causal: bool,
     by_bias: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Return the gradients by q, k, v and, if wanted, by the bias; g arriving at the result.
+    """Return the gradients by q, k, v and, if requested, by the bias; g: that of the result.
 
     Args:
-        y, stats: what `attention` gave.
+        y, stats: the results of `attention`.
     """
     request = Attention.of(q, k, v, bias, scale, causal)._replace(gradient=by_bias)
     plan = _planned(request, q.device.id)

@@ -1,7 +1,7 @@
 """Convolution with a bias and relu, and its gradients, by cuDNN; None where it has no plan.
 
-Data lies with its channels last, as ours does. cuDNN wants kernels (results, *window, channels):
-ours are copied into that order, and gradients out of it. One spatial axis is two, one of size 1.
+Data has its channels last. cuDNN expects kernels (results, *window, channels): kernels are copied
+to that order, and gradients back from it. One spatial axis becomes two, one of size 1.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ DATA, WEIGHTS, RESULT, BIAS = 1, 2, 3, 4  # the numbers of a graph's tensors
 
 
 class Convolution(NamedTuple):
-    """What a plan of a convolution is made for; sizes with the channels before the window."""
+    """The key of a plan of a convolution; sizes with the channels before the window."""
 
     kind: str  # "forward", "data" or "kernel"
     dtype: str
@@ -67,7 +67,7 @@ class Convolution(NamedTuple):
 
 
 def channels_last(sizes: tuple[int, ...]) -> list[int]:
-    """Return the strides of (n, channels, *spatial) whose channels lie last."""
+    """Return the strides of (n, channels, *spatial) with the channels last in memory."""
     channels, spatial = sizes[1], sizes[2:]
     inner = [channels * math.prod(spatial[i + 1 :]) for i in range(len(spatial))]
     return [channels * math.prod(spatial), 1, *inner]
@@ -78,7 +78,7 @@ def _request(
     results: tuple[int, ...],
     strides: Any, padding: Sequence[Any], dilation: Any,
 ) -> Convolution | None:  # fmt: skip
-    """Return what to ask for, given shapes as our ops have them; None: nothing of cuDNN's."""
+    """Return the request for the shapes of our ops; None: cuDNN does not support it."""
     if not 3 <= len(data) <= 5 or 0 in data + kernel + results:
         return None
     dtype = like.dtype if isinstance(like.dtype, str) else like.dtype.name
@@ -104,7 +104,7 @@ def _run(
 
     Args:
         like: an array on the device, of the result's dtype.
-        given: role -> (function that lays an array out for cuDNN, the array).
+        given: role -> (function that converts the array's layout for cuDNN, the array).
         target: the role of the result.
         shape: its shape.
     """
@@ -144,7 +144,7 @@ def convolution(
 def of_biased(
     x: Array, kernel: Array, y: tuple[int, ...], rectified: bool, attrs: dict[str, Any]
 ) -> Any:
-    """Return what asks for relu(convolution + bias), given arrays or tensors; or None.
+    """Return the request for relu(convolution + bias), given arrays or tensors; or None.
 
     Args:
         y: the result's shape.
@@ -180,7 +180,7 @@ def convolution_data_gradient(
     dilation: IntOrTuple,
     groups: int,
 ) -> Any:
-    """Return the gradient of a convolution by its data, g arriving at its result; or None."""
+    """Return the gradient of a convolution by its data, given that of its result; or None."""
     shape = (g.shape[0], *size, kernel.shape[-2] * groups)
     request = _request("data", g, shape, kernel.shape, g.shape, strides, padding, dilation)
     given = {RESULT: (compact, g), WEIGHTS: (_turned, kernel)}
@@ -197,7 +197,7 @@ def convolution_kernel_gradient(
     dilation: IntOrTuple,
     groups: int,
 ) -> Any:
-    """Return the gradient of a convolution by its kernel, g arriving at its result; or None."""
+    """Return the gradient of a convolution by its kernel, given that of its result; or None."""
     channels, results = x.shape[-1] // groups, g.shape[-1]
     shape = (*size, channels, results)
     request = _request("kernel", x, x.shape, shape, g.shape, strides, padding, dilation)

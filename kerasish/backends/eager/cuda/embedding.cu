@@ -1,7 +1,7 @@
 // Rows picked by index, and the transpose: rows added at their index, in a fixed order.
 
-// y[i] = table[index[i]], rows of n; a negative index counts from the end. Where there is no such
-// row, y is NaN: a kernel cannot raise.
+// y[i] = table[index[i]], rows of n; a negative index counts from the end. If there is no such row,
+// y is NaN: a kernel cannot raise.
 template <int N, class I>
 __device__ void gather_all(IN(Scalar) table, I index, OUT(Scalar) y, i64 count, i64 size, i64 n) {
     for (i64 row = first_row(); row < count; row += row_step()) {
@@ -30,7 +30,7 @@ extern "C" __global__ void gather_long(
     else gather_all<1>(table, index, y, count, size, n);
 }
 
-// --- where rows go, and in which order ------------------------------------------------------------
+// --- the targets of rows, and their order --------------------------------------------------------
 
 // A negative index counts from the end; -1: there is no such place.
 __device__ __forceinline__ i64 place_of(i64 at, i64 size) {
@@ -69,7 +69,7 @@ template <class I>
 __device__ void all_at(I index, OUT(i64) places, const Sizes& s, i64 count) {
     for (i64 e = first_element(); e < count; e += element_step()) {
         i64 place = 0;
-#pragma unroll  // else the sizes are copied to local memory, to be indexed
+#pragma unroll  // otherwise the sizes are copied to local memory to be indexed
         for (int axis = 0; axis < 8; ++axis) {
             if (axis >= s.axes) break;
             i64 at = place_of(index[e * s.axes + axis], s.sizes[axis]);
@@ -87,7 +87,7 @@ extern "C" __global__ void places_at_long(IN(i64) index, OUT(i64) places, Sizes 
     all_at(index, places, s, count);
 }
 
-// How many of `count` ascending keys are below the key (or equal to it, too).
+// The number of `count` ascending keys that are below the key (or also equal to it).
 template <class K>
 __device__ __forceinline__ i64 rank_of(i64 key, K keys, i64 count, bool equal_too) {
     i64 low = 0, high = count;
@@ -99,9 +99,9 @@ __device__ __forceinline__ i64 rank_of(i64 key, K keys, i64 count, bool equal_to
     return low;
 }
 
-// Where element e of neighbouring sorted runs of width = 2^shift goes when each two of them are merged: as
-// far behind its own run's start as it is, and as many of the other run come before it. Equal keys
-// keep their order.
+// The new place of element e of neighboring sorted runs of width = 2^shift when each two of them
+// are merged: its place in its own run, plus the number of elements of the other run before it.
+// Equal keys keep their order.
 template <class K>
 __device__ __forceinline__ i64 merged_place(i64 e, K keys, i64 count, int shift) {
     i64 width = 1ll << shift, run = e >> shift, pair = run >> 1 << 1 << shift;
@@ -113,8 +113,8 @@ __device__ __forceinline__ i64 merged_place(i64 e, K keys, i64 count, int shift)
 
 #define SORTED 1024
 
-// Each block sorts SORTED places: the keys, and the place that each had. A size > 0: they are
-// indices of that many rows.
+// Each block sorts SORTED places: the keys, and the original place of each. A size > 0: they are
+// indices of that number of rows.
 template <class I>
 __device__ void sort_all(I places, OUT(i64) keys, OUT(i64) order, i64 count, i64 size) {
     SHARED(i64, from, SORTED);
@@ -173,10 +173,11 @@ extern "C" __global__ void sort_merge(
 
 // --- rows added ----------------------------------------------------------------------------------
 
-// The rows of g, sorted by where they go: order[p] is the row that goes to places[p], and places
-// ascend. They are cut into chunks of equal length. A run of one place that lies in one chunk is
-// summed there at once. One that goes on leaves a sum for each chunk: `edges` (chunks, 2, n) holds
-// the sum of the run that came from the chunk before, and of the one that starts here and goes on.
+// The rows of g, sorted by their targets: order[p] is the row that is added at places[p], and
+// places ascend. They are cut into chunks of equal length. A run of one place inside one chunk is
+// summed immediately. A run over several chunks has one sum per chunk: `edges` (chunks, 2, n) holds
+// the sum of the run that started in an earlier chunk, and of the one that starts here and
+// continues.
 extern "C" __global__ void scatter_chunks(
     IN(Scalar) g, IN(i64) order, IN(i64) places, OUT(Scalar) y, OUT(float) edges, i64 count,
     i64 size, i64 n, i64 chunk) {
@@ -203,7 +204,7 @@ extern "C" __global__ void scatter_chunks(
     }
 }
 
-// Adds up the runs that go over several chunks, in their order; each by the chunk it starts in.
+// Adds up the runs over several chunks, in order; each in the block of the chunk it starts in.
 extern "C" __global__ void scatter_runs(
     IN(i64) places, IN(float) edges, OUT(Scalar) y, i64 count, i64 size, i64 n, i64 chunk) {
     Index tiles = ((Index)n + blockDim.x - 1) / blockDim.x;

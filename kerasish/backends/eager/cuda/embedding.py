@@ -33,7 +33,7 @@ def _whole(indices: Array) -> tuple[Any, str]:
 
 
 def take_rows(x: Any, indices: Any, *, axis: int = 0) -> Any:
-    """Return x's slices along `axis` at `indices`; NaN where there is no such slice."""
+    """Return x's slices along `axis` at `indices`; NaN if there is no such slice."""
     if axis != 0 or not fits(x):
         return cupy().take(x, indices, axis=axis)
     x, (indices, kind) = compact(x), _whole(indices)
@@ -48,12 +48,12 @@ def take_rows(x: Any, indices: Any, *, axis: int = 0) -> Any:
 def _sorted(places: Array, dtype: str, size: int = 0) -> tuple[Any, Any]:
     """Return (order, places in ascending order): equal ones keep theirs.
 
-    Blocks are sorted each by itself, and then merged.
+    Blocks are sorted separately, and then merged.
 
     Args:
         places: int64; with `size`, int32 as well.
-        size: > 0: `places` are indices of that many rows: negative ones count from the end, and
-            those of no row become -1.
+        size: > 0: `places` are indices of that number of rows: negative ones count from the end,
+            and those out of range become -1.
     """
     count = places.size
     lists = [empty(count, np.int64) for _ in range(4)]
@@ -72,10 +72,10 @@ def _sorted(places: Array, dtype: str, size: int = 0) -> tuple[Any, Any]:
 
 
 def _add(rows: Array, places: Array, size: int, indices: bool = False) -> Array:
-    """Return (size, n): the rows (count, n) added at their places; negative ones drop out.
+    """Return (size, n): the rows (count, n) added at their places; negative ones are ignored.
 
     Args:
-        indices: whether negative places count from the end, and others than those drop out.
+        indices: whether negative places count from the end; places out of range are ignored.
     """
     count, n = rows.shape
     y = filled(empty((size, n), rows.dtype), 0)
@@ -89,13 +89,13 @@ def _add(rows: Array, places: Array, size: int, indices: bool = False) -> Array:
     sizes = tuple(np.int64(k) for k in (count, size, n, CHUNK))
     args = (compact(rows), order, places, y, edges, *sizes)
     launch(SOURCE, "scatter_chunks", rows.dtype, work, (threads,), *args)
-    if chunks > 1:  # else no run goes from one chunk to the next
+    if chunks > 1:  # otherwise no run continues in the next chunk
         launch(SOURCE, "scatter_runs", rows.dtype, work, (threads,), places, edges, y, *sizes)
     return y
 
 
 def _places(indices: Array, dtype: Any, along: int, inner: int, size: int) -> Array:
-    """Return where each element goes in a flat (outer, size, inner); -1: nowhere.
+    """Return the target of each element in a flat (outer, size, inner); -1: none.
 
     Args:
         indices: (outer, along, inner), negative ones count from the end.
@@ -111,7 +111,7 @@ def _places(indices: Array, dtype: Any, along: int, inner: int, size: int) -> Ar
 def add_rows(x: Any, indices: Any, *, size: int, axis: int = 0) -> Any:
     """Return zeros with `size` slices along `axis`, to which x's are added at `indices`.
 
-    Slices that meet are added in the order in which they stand: runs repeat bit for bit.
+    Slices with the same target are added in order: runs repeat bit for bit.
     """
     if not fits(x):
         return by_cupy("add_rows", x, indices, size=size, axis=axis)
@@ -122,7 +122,7 @@ def add_rows(x: Any, indices: Any, *, size: int, axis: int = 0) -> Any:
     flat = compact(rows).reshape(indices.size, math.prod(rest))
     places, _ = _whole(indices)
     y = _add(flat, places.reshape(-1), size, indices=True).reshape(size, *rest)
-    # The axis of places comes first: back to where it belongs.
+    # Move the axis of places, which is first, back to its position.
     return compact(y.transpose(*range(1, axis + 1), 0, *range(axis + 1, y.ndim)))
 
 

@@ -16,7 +16,7 @@ Call = tuple[Op, list[Any], dict[str, Any]]
 
 
 class Result(NamedTuple):
-    """What a composed function gives, where several kernels have computed it."""
+    """The result of a composed function that several kernels have computed."""
 
     value: Any
 
@@ -34,13 +34,13 @@ def make_op(
     Args:
         kernel: function of the array module and of arrays.
         grad: the rule of its gradient.
-        outputs: how many results it has.
-        first_alone: whether gradients reach the first result alone: the rule gets None for the
-            others, and nothing writes zeros for them.
+        outputs: the number of results.
+        first_alone: whether gradients reach only the first result: the rule gets None for the
+            others, and no zeros are written for them.
         accumulates: whether the rule takes `onto`, see `Op.accumulates`.
         flops: see `Op.flops`.
     """
-    op = Op(kernel, "whole", same, grad, None, 0, None, (), False, outputs, None)
+    op = Op(kernel, "fused", same, grad, None, 0, None, (), False, outputs, None)
     op.sparse_gradients, op.accumulates, op.flops = first_alone, accumulates, flops
     return op
 
@@ -57,17 +57,17 @@ def composition(f: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fits(*tensors: Any) -> bool:
-    """Return whether kernels take the tensors: of their dtypes, not empty."""
+    """Return whether kernels support the tensors: their dtypes, not empty."""
     return all(t.dtype in SCALARS and 0 not in t.shape for t in tensors)
 
 
 def device_of(*tensors: Any) -> int:
-    """Return the number of the GPU that the first of these lies on, else of the current one."""
+    """Return the number of the GPU of the first of these, else of the current one."""
     places = [place_of(t.value) for t in tensors]
     return next((p for p in places if p.kind != "cpu"), current()).index
 
 
 def is_last(axis: Axis, ndim: int) -> bool:
-    """Return whether `axis` is the last one alone."""
+    """Return whether `axis` is only the last one."""
     given = axis[0] if isinstance(axis, (list, tuple)) and len(axis) == 1 else axis
     return ndim > 0 and isinstance(given, int) and given in (-1, ndim - 1)

@@ -87,7 +87,7 @@ def _weights_rule(h: Array, y: Array, g: Array, x: Array) -> list[Any]:
     ]
 
 
-# relu's slope is found from what it gave: both are above 0 at the same places.
+# relu's slope is computed from its result: both are above 0 at the same places.
 THROUGH_RELU = make_op(
     _through_relu_kernel,
     lambda h, dx, g, y: (multiply(h, cast(greater(y, 0), g.dtype)), None),
@@ -103,9 +103,9 @@ def _gradient(
 ) -> list[Any]:
     x, kernel, *bias = inputs
     if onto is None and len(units) == 1 and bias and kernel.tracked and bias[0].tracked:
-        whole = _ALL_GRADIENTS if x.tracked else _OF_WEIGHTS
+        gradients = _ALL_GRADIENTS if x.tracked else _OF_WEIGHTS
         if isinstance(g.value, np.ndarray):
-            results = whole(g, y, x, kernel, kind=kind)
+            results = gradients(g, y, x, kernel, kind=kind)
             return list(results) if x.tracked else [None, *results]
     if kind == "relu":
         g = THROUGH_RELU(g, y)
@@ -159,7 +159,7 @@ def _flops(of_rows: int, of_columns: int, in_results: bool = False) -> Any:
 
     Args:
         of_rows: the input whose numbers are counted.
-        of_columns: the input whose last axis says how many products each of these is in.
+        of_columns: the input whose last axis is the number of products of each of these.
         in_results: whether the numbers counted are those of the first result instead.
     """
 
@@ -174,24 +174,24 @@ def _flops_of_all(inputs: Any, results: Any) -> int:
     return 4 * math.prod(inputs[0]) * inputs[2][-1]
 
 
-# Of x: what has arrived there before is added as the product is written.
+# Of x: an earlier incoming gradient is added as the product is written.
 _ROWS_GRADIENT = make_op(_rows_kernel, _rows_rule, flops=_flops(0, 1, in_results=True))
 _ROWS_ONTO = make_op(
     _onto_kernel, lambda h, dx, onto, g, kernel: (h, *_rows_rule(h, dx, g, kernel)),
     flops=_flops(0, 1, in_results=True),
 )  # fmt: skip
-# Of the kernel and of the bias: sums of what arrives are made as the product reads it.
+# Of the kernel and of the bias: incoming gradients are summed as the product reads them.
 _WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2, flops=_flops(0, 1))
-# All of them at once on the CPU, where an op's Python takes as long as a small product.
+# All of them together on the CPU, where an op's Python takes as long as a small product.
 _ALL_GRADIENTS = make_op(_all_kernel, _all_rule, outputs=3, flops=_flops_of_all)
 _OF_WEIGHTS = make_op(_of_weights_kernel, _of_weights_rule, outputs=2, flops=_flops(0, 2))
 _AFFINE = make_op(_affine_kernel, _gradient, accumulates=True, flops=_flops(0, 1))
 
 
-def whole_affine(
+def fused_affine(
     x: Array, kernel: Array, bias: Array = None, rectified: bool = False
 ) -> Call | None:
-    """Return the op that does `affine` whole: for a bias, relu, or both."""
+    """Return the fused op of `affine`: for a bias, relu, or both."""
     if bias is None and not rectified:
         return None
     given = [as_tensor(x), as_tensor(kernel)] + ([] if bias is None else [as_tensor(bias)])
@@ -210,13 +210,13 @@ def whole_affine(
     return _AFFINE, given, {"kind": "relu" if rectified else None, "units": right[1:]}
 
 
-def whole_einsum_affine(
+def fused_einsum_affine(
     subscripts: str, x: Array, kernel: Array, bias: Array = None, rectified: bool = False
 ) -> Call | None:
-    """Return the op that does `einsum_affine` whole: where it is a product of matrices as they lie.
+    """Return the fused op of `einsum_affine`, if it is a product of matrices without copies.
 
     That is: x's last axes are the kernel's first ones, and are summed; the bias varies along all of
-    the kernel's other axes. So are the projections of attention.
+    the kernel's other axes. The projections of attention have this form.
     """
     if bias is None and not rectified:
         return None
@@ -234,7 +234,7 @@ def whole_einsum_affine(
         if bias.shape != units:
             return None
         bias = reshape(bias, (each,))
-    # Other users of x add their gradients to the same tensor: no view where none is needed.
+    # Other users of x add their gradients to the same tensor: no view if none is needed.
     rows = x if n == 1 else reshape(x, (*x.shape[:-n], size))
-    call = whole_affine(rows, reshape(kernel, (size, each)), bias, rectified)
+    call = fused_affine(rows, reshape(kernel, (size, each)), bias, rectified)
     return None if call is None else (*call[:2], {**call[2], "units": units})

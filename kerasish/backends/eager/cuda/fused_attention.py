@@ -26,8 +26,8 @@ from kerasish.typing import Array, ArrayModule
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
-# The logit of a place that may not be attended to: its exponential is 0, and float16 holds it. A
-# target that may attend to nothing gets an average of all values, weighed as if it might.
+# The logit of a masked place: its exponential is 0, and float16 can represent it. A target without
+# any allowed source gets an average of all values, weighted as without the mask.
 CLOSED = -60000.0
 
 
@@ -72,11 +72,11 @@ def _again(
     causal: bool,
     by_bias: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
-    def whole(*inputs: Any) -> Tensor:
+    def fused(*inputs: Any) -> Tensor:
         return _composed(*inputs, scale=scale, causal=causal)
 
     def back(g: Array, *inputs: Any) -> tuple[Tensor, ...]:
-        return tuple(again(whole, inputs, [g])[: 4 if by_bias else 3])
+        return tuple(again(fused, inputs, [g])[: 4 if by_bias else 3])
 
     by_g, *slopes = again(back, [g, *inputs], h)
     return (by_g, None, None, *slopes)
@@ -98,10 +98,10 @@ ATTENTION = make_op(_kernel, _rule, outputs=2, first_alone=True)
 
 
 def _bias(bias: Array, mask: Array, dtype: str, full: tuple[int, ...]) -> list[Any] | None:
-    """Return what is added to the logits, of 4 axes, in a list that may be empty.
+    """Return the array that is added to the logits, of 4 axes, in a list that may be empty.
 
-    A bias that gets a gradient is as large as the logits, so that the gradient is, too. None: the
-    shapes do not broadcast.
+    A bias that gets a gradient is expanded to the size of the logits, because the gradient has that
+    size. None: the shapes do not broadcast.
     """
     given = [None if x is None else as_tensor(x) for x in (bias, mask)]
     for x in given:
@@ -120,12 +120,12 @@ def _bias(bias: Array, mask: Array, dtype: str, full: tuple[int, ...]) -> list[A
     return [] if bias is None else [bias]
 
 
-def whole_attention(
+def fused_attention(
     query: Tensor, key: Array, value: Tensor, bias: Array = None, mask: Array = None,
     scale: float | None = None, is_causal: bool = False, flash_attention: bool | None = None,
     attn_logits_soft_cap: float | None = None,
 ) -> Call | None:  # fmt: skip
-    """Return the op that does `dot_product_attention` whole."""
+    """Return the fused op of `dot_product_attention`."""
     asked = config.is_flash_attention_enabled() if flash_attention is None else flash_attention
     given = [as_tensor(x) for x in (query, key, value)]
     q, k, v = given
@@ -148,15 +148,15 @@ def whole_attention(
     return ATTENTION, given + more, {"scale": factor, "causal": bool(is_causal)}
 
 
-def whole_attend(
+def fused_attend(
     query: Tensor, key: Array, value: Tensor, mask: Array, weigh: Callable[..., Any],
     is_causal: bool = False,
     flash_attention: bool | None = None, scale: float = 1.0,
 ) -> Call | Result | None:  # fmt: skip
-    """Return the op that does `attend` whole, `weigh` being softmax, or the result by products."""
+    """Return the fused op of `attend`, `weigh` being softmax, or the result by products."""
     known = None if is_causal else mask
     args = (query, key, value, None, known, scale, is_causal, flash_attention)
-    call = whole_attention(*args)
+    call = fused_attention(*args)
     if call is not None:
         return call
     q, k, v = (as_tensor(x) for x in (query, key, value))
@@ -165,7 +165,7 @@ def whole_attend(
 
 
 def _fit(q: Array, k: Array, v: Array) -> bool:
-    """Return whether the three belong together, and cuDNN may do them."""
+    """Return whether the shapes of the three match, and cuDNN may compute them."""
     if not fits(q, k, v) or {q.dtype, k.dtype, v.dtype} - {q.dtype}:
         return False
     if (

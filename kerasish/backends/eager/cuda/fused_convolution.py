@@ -47,11 +47,11 @@ def _gradient(
 _BIASED = make_op(_kernel, _gradient)
 
 
-def whole_biased_conv(
+def fused_biased_conv(
     inputs: Array, kernel: Array, bias: Array, strides: IntOrTuple = 1, padding: str = "valid",
     dilation_rate: IntOrTuple = 1, rectified: bool = False,
 ) -> Call | None:  # fmt: skip
-    """Return the op that does `biased_conv` whole."""
+    """Return the fused op of `biased_conv`."""
     if cudnn.usable() is None:
         return None
     x, kernel, bias = given = [as_tensor(v) for v in (inputs, kernel, bias)]

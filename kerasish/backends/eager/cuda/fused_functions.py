@@ -1,9 +1,9 @@
 """Composed functions that one kernel computes: softmax, losses, norms, dropout.
 
 `FUSED_FUNCTIONS` lists them for the engine of a GPU. An entry takes the function's arguments and
-returns (op, inputs, attributes) of an op made in this package, a `Result` that several such ops
-gave, or None if the composition must be used. These ops are in no registry, since only this engine
-uses them. Their gradients are kernels, too; a second derivative is found by differentiating the
+returns (op, inputs, attributes) of an op defined in this package, a `Result` of several such ops,
+or None if the composition must be used. These ops are in no registry, since only this engine uses
+them. Their gradients are also kernels; a second derivative is computed by differentiating the
 composition.
 """
 
@@ -19,15 +19,15 @@ from kerasish.backends.eager.cuda import activation, random, update
 from kerasish.backends.eager.cuda.fused import Call, Result, again, composition, fits, make_op
 from kerasish.backends.eager.cuda.fused_affine import (
     THROUGH_RELU,
-    whole_affine,
-    whole_einsum_affine,
+    fused_affine,
+    fused_einsum_affine,
 )
-from kerasish.backends.eager.cuda.fused_attention import ATTENTION, whole_attend, whole_attention
-from kerasish.backends.eager.cuda.fused_convolution import whole_biased_conv
+from kerasish.backends.eager.cuda.fused_attention import ATTENTION, fused_attend, fused_attention
+from kerasish.backends.eager.cuda.fused_convolution import fused_biased_conv
 from kerasish.backends.eager.cuda.fused_metrics import (
-    whole_class_hits,
-    whole_mean,
-    whole_running_sums,
+    fused_class_hits,
+    fused_mean,
+    fused_running_sums,
 )
 from kerasish.backends.eager.cuda.fused_norm import (
     BATCH_NORM,
@@ -35,21 +35,21 @@ from kerasish.backends.eager.cuda.fused_norm import (
     LAYER_NORM,
     RMS_NORM,
     STANDARDIZE,
-    whole_group_norm,
-    whole_layer_norm,
-    whole_moments,
-    whole_rms_norm,
-    whole_standardize,
-    whole_standardize_batch,
+    fused_group_norm,
+    fused_layer_norm,
+    fused_moments,
+    fused_rms_norm,
+    fused_standardize,
+    fused_standardize_batch,
 )
 from kerasish.backends.eager.cuda.fused_pool import MAX_POOL
 from kerasish.backends.eager.cuda.fused_softmax import (
     CLASS_LOSS,
     TARGET_LOSS,
-    whole_class_loss,
-    whole_log_softmax,
-    whole_softmax,
-    whole_target_loss,
+    fused_class_loss,
+    fused_log_softmax,
+    fused_softmax,
+    fused_target_loss,
 )
 from kerasish.backends.eager.cuda.kernels import SCALARS
 from kerasish.ops import random as randoms
@@ -116,8 +116,8 @@ _DROPOUT = make_op(
 )
 
 
-def whole_dropout(state: Array, inputs: Array, rate: float, noise_shape: Any = None) -> Call | None:
-    """Return the op that does `dropout` whole: with a mask of the inputs' shape."""
+def fused_dropout(state: Array, inputs: Array, rate: float, noise_shape: Any = None) -> Call | None:
+    """Return the fused op of `dropout`: with a mask of the inputs' shape."""
     x = as_tensor(inputs)
     if noise_shape is not None or not 0 < rate < 1 or not fits(x):
         return None
@@ -138,37 +138,37 @@ _NORM_FACTOR = make_op(
 
 def _norm_factor(gradients: Sequence[Array], limit: float) -> Call | None:
     given = [as_tensor(g) for g in gradients]
-    # Empty ones count, too: as nothing.
+    # Empty ones are allowed, too.
     known = given and all(g.dtype in SCALARS for g in given)
     return (_NORM_FACTOR, given, {"limit": limit}) if known else None
 
 
 FUSED_FUNCTIONS: dict[Any, Callable[..., Call | Result | None]] = {
-    contraction.affine: whole_affine,
-    einsum_affine: whole_einsum_affine,
-    biased_conv: whole_biased_conv,
-    activations.softmax: whole_softmax,
-    activations.log_softmax: whole_log_softmax,
+    contraction.affine: fused_affine,
+    einsum_affine: fused_einsum_affine,
+    biased_conv: fused_biased_conv,
+    activations.softmax: fused_softmax,
+    activations.log_softmax: fused_log_softmax,
     activations.gelu: _gelu,
     activations.silu: _silu,
     relu_gradient: _relu_gradient,
-    crossentropy.sparse_categorical_crossentropy: whole_class_loss,
-    crossentropy.categorical_crossentropy: whole_target_loss,
-    attention.attend: whole_attend,
-    normalization.dot_product_attention: whole_attention,
-    normalization.group_normalization: whole_group_norm,
-    normalization.layer_normalization: whole_layer_norm,
-    normalization.rms_normalization: whole_rms_norm,
-    normalization.moments: whole_moments,
-    normalization.standardize: whole_standardize,
-    normalization.standardize_batch: whole_standardize_batch,
-    randoms.dropout: whole_dropout,
+    crossentropy.sparse_categorical_crossentropy: fused_class_loss,
+    crossentropy.categorical_crossentropy: fused_target_loss,
+    attention.attend: fused_attend,
+    normalization.dot_product_attention: fused_attention,
+    normalization.group_normalization: fused_group_norm,
+    normalization.layer_normalization: fused_layer_norm,
+    normalization.rms_normalization: fused_rms_norm,
+    normalization.moments: fused_moments,
+    normalization.standardize: fused_standardize,
+    normalization.standardize_batch: fused_standardize_batch,
+    randoms.dropout: fused_dropout,
     clipping.norm_factor: _norm_factor,
-    crossentropy.class_hits: whole_class_hits,
-    statistics.mean: whole_mean,
-    statistics.running_sums: whole_running_sums,
+    crossentropy.class_hits: fused_class_hits,
+    statistics.mean: fused_mean,
+    statistics.running_sums: fused_running_sums,
 }
-# How many of an op's results are its function's; the others are for its gradient.
+# The number of an op's results that the function returns; the others are for its gradient.
 FIRST_RESULTS = {
     CLASS_LOSS: 1,
     MAX_POOL: 1,

@@ -1,6 +1,6 @@
-"""Attention of any size and dtype by products: heads are moved by one launch each way.
+"""Attention of any size and dtype by products: one launch moves heads, and one moves them back.
 
-cuDNN takes 16-bit floats; see `fused_attention`. What this does rounds as `attend` does.
+cuDNN supports 16-bit floats; see `fused_attention`. The rounding here is that of `attend`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def _rows_by_rows_kernel(xp: ArrayModule, a: Array, b: Array) -> Array:
     return blas.matmul(a, b.swapaxes(-1, -2))
 
 
-# a @ b^T. The gradient by b comes row by row, as b lies.
+# a @ b^T. The gradient by b is stored row by row, like b.
 ROWS_BY_ROWS = make_op(
     _rows_by_rows_kernel,
     lambda g, y, a, b: (matmul(g, b), matmul(swap_last(g), a)),
@@ -56,11 +56,11 @@ ROWS_BY_ROWS = make_op(
 def attend_by_products(
     q: Any, k: Any, v: Any, mask: Any, weigh: Callable[..., Any], scale: float
 ) -> Any:
-    """Return what `attend` does, or None where it is left to its ops.
+    """Return the result of `attend`, or None if its ops must compute it.
 
     Args:
         q, k, v: tensors.
-        mask, weigh, scale: as `attend` takes them.
+        mask, weigh, scale: the arguments of `attend`.
     """
     if not fits(q, k, v) or len({x.dtype for x in (q, k, v)}) != 1:
         return None
@@ -71,6 +71,6 @@ def attend_by_products(
         return None
     tracked = {x.tracked for x in (q, k, v)}
     if recording.on and len(tracked) > 1:
-        return None  # the gradients of all three are moved back at once
+        return None  # the gradients of all three are moved back together
     q, k, v = THREE_FIRST(q, k, v, scale=scale)
     return ONE_LAST(matmul(weigh(ROWS_BY_ROWS(q, k), mask), v))

@@ -21,11 +21,11 @@ from kerasish.typing import Array, ArrayModule, Axis
 
 SOURCE = "softmax"
 MOST_VALUES = 1 << 16  # that one block sums
-MOST_CLASSES = 1 << 24  # whose numbers a float holds
+MOST_CLASSES = 1 << 24  # a float represents their numbers exactly
 
 
 def class_hits(classes: Any, x: Any) -> Any:
-    """Return 1 where the first largest number of a row is that of its class, else 0.
+    """Return 1 if the first largest number of a row is that of its class, else 0.
 
     Shape: (...) int32, (..., n) -> (...) float32.
     """
@@ -89,21 +89,21 @@ def _shares_rule(h: Array, y: Array, g: Array, shape: tuple[int, ...], count: fl
 
 _HITS = make_op(_hits_kernel)
 _SUMS = make_op(_sums_kernel, outputs=2)
-# g / count, repeated: kernels read arrays without gaps, so it is written once and for all.
+# g / count, repeated: kernels read arrays without gaps, so it is written out once.
 _SHARES = make_op(_shares_kernel, _shares_rule)
 _MEAN = make_op(_mean_kernel, _mean_rule)
 
 
-def whole_mean(x: Array, axis: Axis | None = None, keepdims: bool = False) -> Call | None:
-    """Return the op that does `mean` whole: of float32, which CuPy sums in float32."""
+def fused_mean(x: Array, axis: Axis | None = None, keepdims: bool = False) -> Call | None:
+    """Return the fused op of `mean`: of float32, which CuPy sums in float32."""
     x = as_tensor(x)
     if x.dtype != "float32" or not fits(x):
         return None
     return _MEAN, [x], {"axes": normalize_axes(axis, len(x.shape), "mean"), "keepdims": keepdims}
 
 
-def whole_class_hits(classes: Array, scores: Array) -> Call | None:
-    """Return the op that does `class_hits` whole."""
+def fused_class_hits(classes: Array, scores: Array) -> Call | None:
+    """Return the fused op of `class_hits`."""
     classes, x = as_tensor(classes), as_tensor(scores)
     known = classes.dtype == "int32" and fits(x) and config.floatx() == "float32"
     if not known or classes.shape != x.shape[:-1] or x.shape[-1] >= MOST_CLASSES:
@@ -111,10 +111,10 @@ def whole_class_hits(classes: Array, scores: Array) -> Call | None:
     return _HITS, [classes, x], {}
 
 
-def whole_running_sums(
+def fused_running_sums(
     total: Array, count: Array, values: Array, factor: float, number: float
 ) -> Call | None:
-    """Return the op that does `running_sums` in one launch; None: too many values for a block."""
+    """Return the op that computes `running_sums` in one launch; None: too many for a block."""
     given = [as_tensor(v) for v in (total, count, values)]
     shapes = [v.value.shape for v in given]
     for v, shape in zip(given, shapes):

@@ -63,11 +63,11 @@ def _norm_again(
         beta = multiply(gamma, 0)
         given = [x, gamma, beta] if centered else [x, gamma]
 
-        def whole(x: Array, gamma: Array, beta: Array = beta) -> Any:
+        def fused(x: Array, gamma: Array, beta: Array = beta) -> Any:
             return _norm_composed(x, gamma, beta, epsilon, centered)
 
-        result = again(whole, given, [g])
-        # Sums of g are kernels' results without centering, too, but no code asks for them.
+        result = again(fused, given, [g])
+        # Kernels also return sums of g without centering, but no code uses them.
         return (*result[:2], cast(result[2] if centered else multiply(gamma, 0), "float32"))
 
     return (*again(back, [g, x, gamma], h), None, None)
@@ -91,12 +91,12 @@ def _epsilon(epsilon: float | None) -> float:
     return config.epsilon() if epsilon is None else float(epsilon)
 
 
-def whole_layer_norm(
+def fused_layer_norm(
     x: Array, gamma: Array = None, beta: Array = None, axis: Axis = -1,
     epsilon: float | None = None,
     **kwargs: Any,
 ) -> Call | None:  # fmt: skip
-    """Return the op that does `layer_normalization` whole: along the last axis only."""
+    """Return the fused op of `layer_normalization`: along the last axis only."""
     x = as_tensor(x)
     if kwargs or gamma is None or beta is None:
         return None
@@ -108,10 +108,10 @@ def whole_layer_norm(
     return LAYER_NORM, [x, gamma, beta], {"epsilon": _epsilon(epsilon)}
 
 
-def whole_rms_norm(
+def fused_rms_norm(
     x: Array, scale: Array = None, axis: Axis = -1, epsilon: float | None = None
 ) -> Call | None:
-    """Return the op that does `rms_normalization` whole: along the last axis only."""
+    """Return the fused op of `rms_normalization`: along the last axis only."""
     x = as_tensor(x)
     if scale is None:
         return None
@@ -121,7 +121,7 @@ def whole_rms_norm(
     return RMS_NORM, [x, scale], {"epsilon": _epsilon(epsilon)}
 
 
-# --- group normalisation ------------------------------------------------------------------------
+# --- group normalization ------------------------------------------------------------------------
 
 
 def _group_norm_kernel(
@@ -157,11 +157,11 @@ def _group_again(
 ) -> Any:
     composed = composition(normalization.group_normalization)
 
-    def whole(x: Array, gamma: Array, beta: Array) -> Any:
+    def fused(x: Array, gamma: Array, beta: Array) -> Any:
         return composed(x, groups, gamma, beta, -1, epsilon)
 
     def back(g: Array, x: Array, gamma: Array) -> Any:
-        dx, *others = again(whole, [x, gamma, multiply(gamma, 0)], [g])
+        dx, *others = again(fused, [x, gamma, multiply(gamma, 0)], [g])
         return (dx, *(cast(d, "float32") for d in others))
 
     return (*again(back, [g, x, gamma], h), None, None)
@@ -178,11 +178,11 @@ _GROUP_GRADIENT = make_op(_group_gradient_kernel, _group_again, outputs=3)
 GROUP_NORM = make_op(_group_norm_kernel, _group_rule, outputs=3, first_alone=True)
 
 
-def whole_group_norm(
+def fused_group_norm(
     x: Array, groups: int, gamma: Array = None, beta: Array = None, axis: int = -1,
     epsilon: float = 1e-3,
 ) -> Call | None:  # fmt: skip
-    """Return the op that does `group_normalization` whole: along the last axis only."""
+    """Return the fused op of `group_normalization`: along the last axis only."""
     if gamma is None or beta is None:
         return None
     x, gamma, beta = as_tensor(x), as_tensor(gamma), as_tensor(beta)
@@ -211,10 +211,10 @@ def _moments_rule(g: Array, y: Array, x: Array) -> tuple[Any, ...]:
 _MOMENTS = make_op(_moments_kernel, _moments_rule, outputs=2)
 
 
-def whole_moments(
+def fused_moments(
     x: Array, axes: Axis, keepdims: bool = False, synchronized: bool = False
 ) -> Call | None:
-    """Return the op that does `moments` whole: over all axes but the last only."""
+    """Return the fused op of `moments`: over all axes but the last only."""
     x = as_tensor(x)
     ndim = len(x.shape)
     if keepdims or not fits(x) or not isinstance(axes, (list, tuple)):
@@ -224,7 +224,7 @@ def whole_moments(
     return _MOMENTS, [x], {}
 
 
-# --- batch normalisation --------------------------------------------------------------------------
+# --- batch normalization --------------------------------------------------------------------------
 
 
 def _standardize_kernel(
@@ -251,12 +251,12 @@ def _batch_again(
 ) -> Any:
     axes = tuple(range(len(x.shape) - 1))
 
-    def whole(x: Array, gamma: Array, beta: Array) -> Any:
+    def fused(x: Array, gamma: Array, beta: Array) -> Any:
         center, variance = composition(normalization.moments)(x, axes)
         return composition(normalization.standardize)(x, center, variance, gamma, beta, -1, epsilon)
 
     def back(g: Array, x: Array, gamma: Array) -> Any:
-        dx, *others = again(whole, [x, gamma, multiply(gamma, 0)], [g])
+        dx, *others = again(fused, [x, gamma, multiply(gamma, 0)], [g])
         return (dx, *(cast(d, "float32") for d in others))
 
     by_g, by_x, by_gamma = again(back, [g, x, gamma], h)
@@ -284,7 +284,7 @@ def _standardize_rule(
         given = [x, mean, variance, gamma, beta]
         composed = composition(normalization.standardize)
         return again(lambda *xs: composed(*xs, -1, epsilon), given, [g[0]])
-    # All that flows to x, through its moments as well: nothing is left for these to pass on.
+    # The whole gradient of x, including that through its moments, so the moments pass none on.
     dx, by_gamma, by_beta = _BATCH_GRADIENT(g[0], x, mean, y[1], gamma, epsilon=epsilon)
     return dx, None, None, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype)
 
@@ -293,11 +293,11 @@ _BATCH_GRADIENT = make_op(_batch_gradient_kernel, _batch_again, outputs=3)
 STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2, first_alone=True)
 
 
-def whole_standardize(
+def fused_standardize(
     x: Array, mean: Array, variance: Array, gamma: Array = None, beta: Array = None, axis: int = -1,
     epsilon: float = 1e-3,
 ) -> Call | None:  # fmt: skip
-    """Return the op that does `standardize` whole: along the last axis only."""
+    """Return the fused op of `standardize`: along the last axis only."""
     if gamma is None or beta is None:
         return None
     given = [as_tensor(v) for v in (x, mean, variance, gamma, beta)]
@@ -309,7 +309,7 @@ def whole_standardize(
     return STANDARDIZE, given, {"epsilon": float(epsilon)}
 
 
-# --- batch normalisation by the batch's own moments -----------------------------------------------
+# --- batch normalization by the batch's moments ---------------------------------------------------
 
 
 def _batch_kernel(
@@ -332,11 +332,11 @@ def _batch_rule(
 BATCH_NORM = make_op(_batch_kernel, _batch_rule, outputs=5, first_alone=True)
 
 
-def whole_standardize_batch(
+def fused_standardize_batch(
     x: Array, gamma: Array, beta: Array, moving_mean: Array, moving_variance: Array,
     axis: int = -1, momentum: float = 0.99, epsilon: float = 1e-3,
 ) -> Call | None:  # fmt: skip
-    """Return the op that does `standardize_batch` whole: along the last axis only."""
+    """Return the fused op of `standardize_batch`: along the last axis only."""
     if gamma is None or beta is None:
         return None
     x, *columns = given = [as_tensor(v) for v in (x, gamma, beta, moving_mean, moving_variance)]

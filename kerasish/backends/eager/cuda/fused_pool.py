@@ -23,7 +23,7 @@ Shape = tuple[int, ...]
 
 
 def _runner(backward: bool, shape: Shape, settings: dict[str, Any]) -> Runner | None:
-    """Return what pools data of a shape, or what computes the gradient; None: oneDNN does not."""
+    """Return the runner of a pooling, or of its gradient; None: oneDNN does not support it."""
 
     def make() -> Runner:
         geometry = onednn_pool.geometry_of(shape, settings)
@@ -37,7 +37,7 @@ def _runner(backward: bool, shape: Shape, settings: dict[str, Any]) -> Runner | 
 def _kernel(
     xp: ArrayModule, x: Array, *, size: Shape, strides: Shape, padding: Any
 ) -> tuple[Array, Array]:
-    """Return the largest element of each window, and where it stands, as oneDNN writes it."""
+    """Return the largest element of each window, and its place in oneDNN's format."""
     settings = {"size": size, "strides": strides, "padding": padding}
     runner = _runner(False, x.shape, settings)
     assert runner is not None
@@ -72,14 +72,14 @@ MAX_POOL = make_op(
 )
 
 
-def whole_max_pool(
+def fused_max_pool(
     inputs: TensorLike,
     pool_size: IntOrTuple,
     strides: IntOrTuple | None = None,
     padding: str = "valid",
     data_format: str | None = None,
 ) -> Call | None:
-    """Return the op that does `max_pool` whole: of finite float32, where a gradient may follow."""
+    """Return the fused op of `max_pool`: of finite float32, where a gradient may follow."""
     x = as_tensor(inputs)
     value = x.value
     if not (x.tracked and recording.on) or type(value) is not np.ndarray or value.ndim < 3:

@@ -50,17 +50,17 @@ _SOFTMAX = make_op(
 )
 
 
-def whole_softmax(x: Array, axis: Axis = -1, logarithm: bool = False) -> Call | None:
-    """Return the op that does `softmax` whole: along the last axis only."""
+def fused_softmax(x: Array, axis: Axis = -1, logarithm: bool = False) -> Call | None:
+    """Return the fused op of `softmax`: along the last axis only."""
     x = as_tensor(x)
     if not fits(x) or not is_last(axis, len(x.shape)):
         return None
     return _SOFTMAX, [x], {"logarithm": logarithm}
 
 
-def whole_log_softmax(x: Array, axis: Axis = -1) -> Call | None:
-    """Return the op that does `log_softmax` whole: along the last axis only."""
-    return whole_softmax(x, axis, True)
+def fused_log_softmax(x: Array, axis: Axis = -1) -> Call | None:
+    """Return the fused op of `log_softmax`: along the last axis only."""
+    return fused_softmax(x, axis, True)
 
 
 # --- cross-entropies of logits --------------------------------------------------------------------
@@ -71,9 +71,9 @@ def _class_loss_kernel(xp: ArrayModule, classes: Array, x: Array) -> Array:
 
 
 def _class_loss_gradient_kernel(
-    xp: ArrayModule, g: Array, classes: Array, x: Array, whole: Array
+    xp: ArrayModule, g: Array, classes: Array, x: Array, statistics: Array
 ) -> Array:
-    return _kernels(xp).class_loss_gradient(g, classes, x, whole)
+    return _kernels(xp).class_loss_gradient(g, classes, x, statistics)
 
 
 def _class_loss_composed(classes: Tensor, x: Array) -> Any:
@@ -81,7 +81,9 @@ def _class_loss_composed(classes: Tensor, x: Array) -> Any:
     return loss(classes, x, from_logits=True)
 
 
-def _class_loss_again(h: Array, dx: Tensor, g: Array, classes: Tensor, x: Array, whole: Any) -> Any:
+def _class_loss_again(
+    h: Array, dx: Tensor, g: Array, classes: Tensor, x: Array, statistics: Any
+) -> Any:
     def back(g: Array, x: Array) -> Any:
         return again(lambda x: _class_loss_composed(classes, x), [x], [g])[0]
 
@@ -98,10 +100,10 @@ CLASS_LOSS = make_op(
 )
 
 
-def whole_class_loss(
+def fused_class_loss(
     target: Array, output: Tensor, from_logits: bool = False, axis: int = -1
 ) -> Call | None:
-    """Return the op that does `sparse_categorical_crossentropy` whole: of logits only."""
+    """Return the fused op of `sparse_categorical_crossentropy`: of logits only."""
     x, classes = as_tensor(output), as_tensor(target)
     if not from_logits or not fits(x) or not is_last(axis, len(x.shape)):
         return None
@@ -117,13 +119,13 @@ def _target_loss_kernel(xp: ArrayModule, target: Array, x: Array) -> Array:
 
 
 def _target_loss_gradient_kernel(
-    xp: ArrayModule, g: Array, target: Array, x: Array, whole: Array, weight: Array
+    xp: ArrayModule, g: Array, target: Array, x: Array, statistics: Array, weight: Array
 ) -> Array:
-    return softmax.target_loss_gradient(g, target, x, whole, weight)
+    return softmax.target_loss_gradient(g, target, x, statistics, weight)
 
 
 def _target_loss_again(
-    h: Array, dx: Tensor, g: Array, target: Array, x: Array, whole: Any, weight: Array
+    h: Array, dx: Tensor, g: Array, target: Array, x: Array, statistics: Any, weight: Array
 ) -> Any:
     loss = composition(crossentropy.categorical_crossentropy)
 
@@ -145,10 +147,10 @@ _TARGET_LOSS_GRADIENT = make_op(_target_loss_gradient_kernel, _target_loss_again
 TARGET_LOSS = make_op(_target_loss_kernel, _target_loss_rule, outputs=3, first_alone=True)
 
 
-def whole_target_loss(
+def fused_target_loss(
     target: Array, output: Any, from_logits: bool = False, axis: int = -1
 ) -> Call | None:
-    """Return the op that does `categorical_crossentropy` whole: of logits only."""
+    """Return the fused op of `categorical_crossentropy`: of logits only."""
     x = as_tensor(output)
     if not from_logits or not fits(x) or not is_last(axis, len(x.shape)):
         return None

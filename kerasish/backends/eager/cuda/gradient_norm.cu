@@ -1,6 +1,6 @@
 // The norm of all gradients together: sums of squares in a fixed order.
 
-// The sum of squares of what it is called for.
+// The sum of squares of the values it is called for.
 template <class P>
 struct Squares {
     P from;
@@ -35,7 +35,7 @@ extern "C" __global__ void norm_of_parts(
     total = sqrtf(reduce_row(total, Sum()));
     if (threadIdx.x == 0) {
         norm[0] = total;
-        // A NaN shows: fmaxf would hide it.
+        // A NaN must stay visible: fmaxf would hide it.
         factor[0] = total <= limit ? 1.0f : limit / total;
     }
 }

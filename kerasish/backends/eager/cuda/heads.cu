@@ -1,5 +1,5 @@
-// What attention moves: heads before steps, (n, heads, steps, size), or steps before heads,
-// (n, steps, heads, size). Up to three arrays of one launch: the query, the key and the value.
+// The moves of attention: heads before steps, (n, heads, steps, size), or steps before heads,
+// (n, steps, heads, size). Up to three arrays per launch: the query, the key and the value.
 
 // y, from x with heads and steps swapped; y has heads first or steps first. Counts and sizes are
 // those of packs of N numbers.

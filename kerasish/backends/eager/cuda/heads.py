@@ -1,4 +1,4 @@
-"""What attention moves between its products: heads before steps, and steps before heads."""
+"""The moves between the products of attention: heads before steps, steps before heads."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def heads_first(arrays: Sequence[Any], scale: float = 1.0) -> list[Any]:
     Args:
         arrays: of one dtype, one or three of them: the query; the key, which has the query's size
             of a head; the value, which has the key's steps.
-        scale: rounded to the dtype, as a number that meets an array is.
+        scale: rounded to the dtype, like a Python number that is combined with an array.
 
     Shape: (n, steps, heads, size) -> (n, heads, steps, size).
     """
@@ -33,7 +33,7 @@ def heads_first(arrays: Sequence[Any], scale: float = 1.0) -> list[Any]:
 
 
 def steps_first(arrays: Sequence[Any], scale: float = 1.0) -> list[Any]:
-    """Return each array with steps before heads; the inverse of `heads_first`, but for `scale`.
+    """Return each array with steps before heads; the inverse of `heads_first` without `scale`.
 
     Shape: (n, heads, steps, size) -> (n, steps, heads, size).
     """
@@ -41,7 +41,7 @@ def steps_first(arrays: Sequence[Any], scale: float = 1.0) -> list[Any]:
 
 
 def _swapped(kernel: str, arrays: Sequence[Any], scale: float, steps: int) -> list[Any]:
-    """Launch a kernel; `steps` is the axis of steps in what it reads."""
+    """Launch a kernel; `steps` is the axis of steps in its inputs."""
     check(kernel, *arrays)
     given = [compact(x) for x in arrays]
     results = [empty((x.shape[0], x.shape[2], x.shape[1], x.shape[3]), x.dtype) for x in given]

@@ -1,7 +1,7 @@
-"""CUDA kernels of our own: their sources compiled by CuPy when first used, and their launches.
+"""The package's CUDA kernels: CuPy compiles their sources on first use; and their launches.
 
-CuPy keeps what it compiled on disk (`CUPY_CACHE_DIR`) and for each device in memory. Launches go
-to the current stream and never wait for it.
+CuPy keeps compiled code on disk (`CUPY_CACHE_DIR`) and, per device, in memory. Launches use the
+current stream and never wait for it.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ SOURCES = (
     "activation", "columns", "embedding", "gradient_norm", "heads", "norm", "pooling", "random",
     "recurrent", "softmax",
 )  # fmt: skip
-GENERATED: dict[str, str] = {}  # name -> text of sources made while the process runs
-# The dtypes that kernels store numbers in, and what SCALAR is for each.
+GENERATED: dict[str, str] = {}  # name -> text of sources generated at run time
+# The dtypes in which kernels store numbers, and the value of SCALAR for each.
 SCALARS = {"float32": 32, "float16": 16, "bfloat16": 17}
-# Blocks of a launch over all elements: threads go on in steps of the whole grid.
+# Blocks of a launch over all elements: the stride of a thread is the whole grid.
 MOST_BLOCKS = 1 << 16
 THREADS = 256
 FAR = 2**31  # positions in arrays of this many elements need 64 bits
-NOTHING = np.uint64(0)  # an argument that a kernel does not look at
+NOTHING = np.uint64(0)  # an argument that a kernel does not read
 
 
 def source(name: str) -> str:
-    """Return the whole CUDA C text of a source: the prelude, what it needs, itself."""
+    """Return the whole CUDA C text of a source: the prelude, its dependencies, itself."""
     if name in GENERATED:
         return GENERATED[name]
     return text_of("prelude.cuh", *PARTS.get(name, ()), f"{name}.cu")
@@ -50,7 +50,7 @@ def text_of(*parts: str) -> str:
 
 @functools.cache
 def function(xp: ArrayModule, name: str, kernel: str, scalar: int, index: int = 32) -> Any:
-    """Return a kernel, compiled by xp for numbers stored as `scalar` says (see SCALARS).
+    """Return a kernel, compiled by xp for the storage format `scalar` (see SCALARS).
 
     Args:
         index: the bits of positions in arrays, 32 or 64.
@@ -65,7 +65,7 @@ def _module(xp: ArrayModule, name: str, scalar: int, index: int) -> Any:
 
 
 def fits(*arrays: Any) -> bool:
-    """Return whether kernels take these arrays: all of one dtype among SCALARS."""
+    """Return whether kernels support these arrays: all of one dtype among SCALARS."""
     dtype = arrays[0].dtype
     return _is_scalar(dtype) and all(a.dtype == dtype for a in arrays)
 
@@ -76,7 +76,7 @@ def _is_scalar(dtype: Any) -> bool:
 
 
 def check(what: str, *arrays: Any) -> None:
-    """Raise if kernels do not take these arrays.
+    """Raise if kernels do not support these arrays.
 
     Raises:
         TypeError: their dtypes differ, or are none of SCALARS.
@@ -89,7 +89,7 @@ def check(what: str, *arrays: Any) -> None:
 
 
 def packed(n: int, *arrays: Any) -> Any:
-    """Return 1 where runs of `n` elements can be read 16 bytes at a time, else 0."""
+    """Return 1 if runs of `n` elements can be read 16 bytes at a time, else 0."""
     width = 16 // min(a.dtype.itemsize for a in arrays)
     aligned = all(a.data.ptr % 16 == 0 for a in arrays)
     return np.int32(n % width == 0 and aligned)
@@ -104,21 +104,21 @@ def launch(
         dtype: the dtype in which numbers are stored.
         args: arrays and NumPy scalars, of exactly the types of the kernel's parameters.
     """
-    # CuPy's and NumPy's scalars have a size, too.
+    # CuPy's and NumPy's scalars also have a size.
     index = 64 if any(a.size >= FAR for a in args) else 32
     run = function(cupy(), name, kernel, SCALARS[dtype.name], index)
     run((min(blocks, 2**31 - 1),), threads, args)
 
 
 def launch_elements(name: str, kernel: str, dtype: DTypeLike, count: int, *args: Any) -> None:
-    """Launch a kernel that has a thread for each of `count` pieces of work, if there is any."""
+    """Launch a kernel with one thread for each of `count` pieces of work, if there are any."""
     if count:
         blocks = min(-(-count // THREADS), MOST_BLOCKS)
         launch(name, kernel, dtype, blocks, (THREADS,), *args)
 
 
 def launch_rows(name: str, kernel: str, dtype: str, rows: int, n: int, *args: Any) -> None:
-    """Launch a kernel that gives each of `rows` rows of n elements to a warp or to a block."""
+    """Launch a kernel that assigns each of `rows` rows of n elements to a warp or a block."""
     if not rows or not n:
         return
     if n <= 1024:
@@ -129,5 +129,5 @@ def launch_rows(name: str, kernel: str, dtype: str, rows: int, n: int, *args: An
 
 
 def product(shape: Shape) -> int:
-    """Return the number of elements of a shape, as a kernel takes it."""
+    """Return the number of elements of a shape, as a kernel's argument."""
     return np.int64(math.prod(shape))

@@ -1,6 +1,6 @@
-// Layer, RMS, group and batch normalisation.
+// Layer, RMS, group and batch normalization.
 //
-// A row of the first three is what shares its moments. Its element e lies at
+// A row of the first three is a set of elements that share their moments. Its element e is at
 // (e / width) * channels + e % width from its start: layer and RMS norm have width = n; in group
 // norm, data (samples, places, channels) has a row for each group of a sample, of n = places *
 // width elements, width = channels / groups.
@@ -214,7 +214,7 @@ extern "C" __global__ void column_totals(
 
 // --- the moments of columns ----------------------------------------------------------------------
 
-// How many, their mean, and the sum of their squared distances from it.
+// Their number, their mean, and the sum of their squared distances from it.
 struct Moments {
     float count, mean, apart;
 };
@@ -345,7 +345,7 @@ extern "C" __global__ void batch_totals(
 
 // --- by column -----------------------------------------------------------------------------------
 
-// scale = 1 / sqrt(variance + epsilon), factor = scale * gamma, shift = beta: what is missing is 1, 0.
+// scale = 1 / sqrt(variance + epsilon), factor = scale * gamma, shift = beta; defaults are 1 and 0.
 extern "C" __global__ void column_factors(
     IN(float) variance, IN(float) gamma, IN(float) beta, OUT(float) scale, OUT(float) factor,
     OUT(float) shift, i64 columns, float epsilon, int has_gamma, int has_beta) {
@@ -408,7 +408,7 @@ __device__ void batch_back(
     }
 }
 
-// dx of batch normalisation: gamma scale (g - sum(g) / rows - h sum(g h) / rows); sums: (2,
+// dx of batch normalization: gamma scale (g - sum(g) / rows - h sum(g h) / rows); sums: (2,
 // columns).
 extern "C" __global__ void __launch_bounds__(256, 4) batch_gradient(
     IN(Scalar) g, IN(Scalar) x, IN(float) mean, IN(float) scale, IN(float) gamma, IN(float) sums,

@@ -1,6 +1,6 @@
-"""Layer, RMS, group and batch normalisation, their gradients, and sums down columns.
+"""Layer, RMS, group and batch normalization, their gradients, and sums down columns.
 
-`kerasish.ops.networks.normalization` composes these of ops; the engine of a GPU finds them in
+`kerasish.ops.networks.normalization` composes these of ops; the engine of a GPU looks them up in
 `fused_functions`.
 """
 
@@ -23,14 +23,14 @@ from kerasish.backends.eager.cuda.window import divisor
 from kerasish.typing import Array
 
 SOURCE = "norm"
-# Rows of a chunk at least, and chunks at most, of sums down columns: by shape alone, so that the
-# order of additions is the same everywhere.
+# The least rows of a chunk, and the most chunks, of sums down columns: they depend only on shapes,
+# so the order of additions is the same everywhere.
 CHUNK_ROWS, MOST_CHUNKS = 64, 256
 TILE, BRANCHES = 32, 16  # the threads of a block that adds up chunks: see norm.cu
 
 
 def _factors(v: Array) -> Array:
-    """Return gamma or beta as kernels take them: float32, or nothing."""
+    """Return gamma or beta as a kernel's argument: float32, or nothing."""
     return NOTHING if v is None else compact(cast(v, np.float32)).reshape(-1)
 
 
@@ -39,7 +39,7 @@ def _given(*values: Any) -> list[Any]:
 
 
 class _RowLayout:
-    """How x is cut into rows that share their moments: see norm.cu."""
+    """The division of x into rows that share their moments: see norm.cu."""
 
     def __init__(self, x: Array, groups: int) -> None:
         self.channels = x.shape[-1]
@@ -96,7 +96,7 @@ def layer_norm(
     """Return ((x - mean) * scale * gamma + beta, mean, scale) along the last axis.
 
     Args:
-        centered: False: RMS normalisation, a mean of 0.
+        centered: False: RMS normalization, with a mean of 0.
 
     Shape: (..., n), (n,), (n,) -> (..., n), and (rows,) float32 twice.
     """
@@ -111,7 +111,7 @@ def layer_norm_gradient(
     """Return the gradients by x, gamma and beta (the latter two float32).
 
     Args:
-        mean, scale: what came with the result.
+        mean, scale: the other results of the forward pass.
     """
     check("layer_norm_gradient", g, x)
     g, x = compact(g), compact(x)
@@ -157,7 +157,7 @@ def _chunks(rows: int) -> tuple[int, int]:
 def column_sums(
     g: Array, x: Array = None, mean: Array = None, scale: Array = None, lying: Array = (1, 1, 1)
 ) -> Any:
-    """Return the sums of g down its columns (float32), and with x those of g * h as well.
+    """Return the sums of g down its columns (float32), and with x also those of g * h.
 
     h = (x - mean[s]) * scale[s], s = row // lying[0] * lying[1] + column // lying[2].
 
@@ -186,7 +186,7 @@ def add_chunks(dtype: Any, parts: Any, totals: Any) -> None:
     """Write the sums over the second axis of parts.
 
     Args:
-        dtype: of the numbers that the sums are of: one compiled source does all.
+        dtype: of the summed numbers, so that one compiled source is enough.
 
     Shape: (count, chunks, columns) -> (count, columns), float32.
     """
@@ -252,7 +252,7 @@ def batch_norm(
 
 
 def _scale_shift(x: Array, center: Array, factor: Array, shift: Array, y: Array) -> None:
-    """Write (x - center) * factor + shift into y; the three are float32, one number a column."""
+    """Write (x - center) * factor + shift into y; the three are float32, one number per column."""
     columns = x.shape[-1]
     aligned = all(v.data.ptr % 16 == 0 for v in (center, factor, shift))
     together = np.int32(packed(columns, x, y) and aligned)
@@ -268,7 +268,7 @@ def batch_norm_training(
     """Return (y, moved mean, moved variance, the batch's mean, its scale) by three launches.
 
     y = (x - mean) * scale * gamma + beta, scale = 1 / sqrt(variance + epsilon), of x's columns;
-    what moves is moving * momentum + the batch's * (1 - momentum).
+    moving values become moving * momentum + the batch's * (1 - momentum).
 
     Args:
         x: not empty, of a dtype among SCALARS; the others are float32.

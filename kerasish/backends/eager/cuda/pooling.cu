@@ -1,5 +1,5 @@
-// The largest or the mean element of each window, and what flows back: every element gathers what
-// it gets, so that nothing is added by chance in another order.
+// The largest or the mean element of each window, and the gradients: every element gathers its
+// terms, so the order of additions never changes.
 
 template <int N>
 __device__ void largest_of_windows(
@@ -46,7 +46,7 @@ __device__ void largest_of_windows(
     }
 }
 
-// y: the largest of each window; chosen: its place in the window, in C order. Either may be left.
+// y: the largest of each window; chosen: its place there, in C order. Either may be missing.
 extern "C" __global__ void pool_largest(
     IN(Scalar) x, OUT(Scalar) y, OUT(int) chosen, Window w, Divisor packs, i64 windows,
     int want_values, int want_places, int packed) {

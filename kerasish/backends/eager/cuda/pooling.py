@@ -38,7 +38,7 @@ def _split(count: int, channels: int, together: Array, x: Array) -> tuple[Any, A
 
 
 def _largest(x: Array, attrs: dict[str, Any], values: bool, places: bool) -> tuple[Any, Any]:
-    """Return the largest of each window, and its place there (what is not wanted is nothing)."""
+    """Return the largest of each window, and its place there (each only if requested)."""
     w, shape = _window(x.shape, **attrs)
     y = empty(shape, x.dtype) if values else NOTHING
     chosen = empty(shape, np.int32) if places else NOTHING

@@ -1,16 +1,16 @@
-// What each source of kernels begins with: scalars, packs of them, reductions over warps and
+// The common start of each source of kernels: scalars, packs of them, reductions over warps and
 // blocks.
 //
 // SCALAR is 32 (float), 16 (half) or 17 (bfloat16): how numbers are stored. They are computed as
-// float. No header is included: NVRTC compiles the text as it stands, and so does the C++ compiler
-// of the tests, which defines ON_CPU and brings its own IN, OUT, SHARED, AT and packs.
+// float. No header is included: NVRTC compiles this text unchanged, and so does the C++ compiler of
+// the tests, which defines ON_CPU and its own IN, OUT, SHARED, AT and packs.
 
 typedef long long i64;
 typedef unsigned int u32;
 typedef unsigned long long u64;
 
-// INDEX is 32 where every array of a launch has fewer than 2^31 elements: a division of 64 bits
-// takes some seventy instructions. A position plus a step of the whole grid still fits.
+// INDEX is 32 if every array of a launch has fewer than 2^31 elements: a division of 64 bits takes
+// about 70 instructions. A position plus the stride of the whole grid still fits.
 #if INDEX == 32
 typedef u32 Index;
 #else
@@ -76,7 +76,7 @@ __device__ __forceinline__ void narrow(float x, Scalar& y) { y.bits = float_to_h
 #elif SCALAR == 17
 __device__ __forceinline__ float widen(Scalar x) { return __int_as_float((int)x.bits << 16); }
 __device__ __forceinline__ void narrow(float x, Scalar& y) {
-    // To the nearest, ties to even, in whole numbers: the instruction came with sm_80 only.
+    // To the nearest, ties to even, with integers: the instruction requires sm_80.
     u32 bits = (u32)__float_as_int(x);
     u32 rounded = (bits + 0x7fffu + ((bits >> 16) & 1u)) >> 16;
     y.bits = (unsigned short)(x == x ? rounded : ((bits >> 16) & 0x8000u) | 0x7fc0u);
@@ -122,7 +122,7 @@ __device__ __forceinline__ void store(P to, const Numbers<N>& values) {
     store_as<N, Scalar>(to, values);
 }
 
-// --- division by a number that the host knows --------------------------------------------------
+// --- division by a number that is known on the host --------------------------------------------
 
 // n / by = n * multiplier >> 32 + shift, exact for n < 2^31 and 0 < by < 2^31.
 // Source: Granlund & Montgomery, Division by invariant integers using multiplication, PLDI 1994.
@@ -146,7 +146,7 @@ __device__ __forceinline__ Index divided(Index n, const Divisor& d, int* rest) {
     return q;
 }
 
-// --- who does what -----------------------------------------------------------------------------
+// --- division of the work ----------------------------------------------------------------------
 
 // A loop over all elements: the first of this thread, and the step to its next.
 __device__ __forceinline__ i64 first_element() {
@@ -188,6 +188,6 @@ __device__ __forceinline__ float reduce_row(float x, F f) {
     if (lane == 0) parts[threadIdx.x >> 5] = x;
     __syncthreads();
     x = reduce_warp(lane < warps ? parts[lane] : f.start(), f);
-    __syncthreads();  // before somebody writes the parts of the next reduction
+    __syncthreads();  // before a thread writes the parts of the next reduction
     return x;
 }

@@ -1,7 +1,7 @@
-// Random words by Philox4x32-10, and dropout that draws its mask as it goes.
+// Random words by Philox4x32-10, and dropout that draws its mask in the same pass.
 //
 // Word e is word e % 4 of block e / 4; block i is Philox of the counter (i % 2^32, i / 2^32, draw,
-// 0) under the key (seed, 0): the same words as everywhere else in this package.
+// 0) with the key (seed, 0): the same words as everywhere else in this package.
 // Source: Salmon, Moraes, Dror, Shaw, Parallel random numbers: as easy as 1, 2, 3, SC 2011.
 
 struct Words {

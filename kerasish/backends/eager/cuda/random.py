@@ -1,4 +1,4 @@
-"""Random words by Philox, and dropout that draws its mask as it goes: bit for bit the CPU's."""
+"""Random words by Philox, and dropout that draws its mask in one pass; bits equal the CPU's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def random_bits(state: Any, *, shape: Any) -> Any:
 def dropout(state: Any, x: Any, rate: float) -> Any:
     """Return x / (1 - rate), 0 where a random word is below round(rate * 2**32).
 
-    Its gradient is the same function of what arrives.
+    Its gradient is the same function of the incoming gradient.
 
     Args:
         state: uint32 [seed, draw], on the device.
@@ -42,7 +42,7 @@ def dropout(state: Any, x: Any, rate: float) -> Any:
         raise ValueError(f"dropout: 0 <= rate < 1 expected, got {rate}.")
     x = compact(x)
     y = empty(x.shape, x.dtype)
-    # Where every word is below 2**32, the largest threshold that fits drops all but one in 2**32.
+    # If the threshold is 2**32, the largest number that fits drops all but one in 2**32.
     threshold = np.uint32(min(round(rate * 2.0**32), 2**32 - 1))
     scale = np.float32(x.dtype.type(1 / (1 - rate)))  # as the CPU's: a number of x's dtype
     state = compact(cast(state, np.uint32))

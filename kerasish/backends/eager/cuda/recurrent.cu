@@ -1,7 +1,7 @@
 // One step of a recurrent cell, after the product of the state with the recurrent kernel.
 //
-// What a step hands to the next one is kept as float where no product needs it as Scalar. A thread
-// does one unit of one sample. A step that its mask does not count keeps the state.
+// What a step passes to the next one is stored as float unless a product needs it as Scalar. A
+// thread computes one unit of one sample. A step that the mask excludes keeps the state.
 
 __device__ __forceinline__ float logistic(float x) { return 0.5f * tanhf(0.5f * x) + 0.5f; }
 
@@ -22,8 +22,9 @@ extern "C" __global__ void simple_step(
     }
 }
 
-// Going back: dh = carry + past + g arrives at h. dz goes to x and to the product; carry is what
-// goes to the state before by other ways. past = (dz of the step after) @ recurrent^T.
+// Backward: dh = carry + past + g is the gradient of h. dz is that of x and of the product; carry
+// is the other part of the gradient of the previous state. past = (dz of the next step) @
+// recurrent^T.
 extern "C" __global__ void simple_step_gradient(
     IN(Scalar) g, IN(Scalar) h, IN(float) carry, IN(Scalar) past, IN(Scalar) mask,
     OUT(Scalar) dz, OUT(float) next, i64 count, Divisor by, int masked, int has_past) {
@@ -38,7 +39,7 @@ extern "C" __global__ void simple_step_gradient(
     }
 }
 
-// z = x + s lies as (i, f, g, o): c = f before_c + i g, h = o tanh(c). `cell` is c as float.
+// z = x + s is stored as (i, f, g, o): c = f before_c + i g, h = o tanh(c). `cell` is c as float.
 extern "C" __global__ void lstm_step(
     IN(Scalar) x, IN(Scalar) s, IN(Scalar) before, IN(float) before_c, IN(Scalar) mask,
     OUT(Scalar) h, OUT(Scalar) c, OUT(float) cell, OUT(Scalar) gates, i64 count, Divisor by,
@@ -64,9 +65,9 @@ extern "C" __global__ void lstm_step(
     }
 }
 
-// All steps of an LSTM in one launch: a block does SAMPLES samples, a thread one unit of them, of at
-// most UNITS. States go from step to step in shared memory, rounded as they are stored; cells stay
-// in registers.
+// All steps of an LSTM in one launch: a block computes SAMPLES samples, a thread one unit of them,
+// of at most UNITS. States are passed between steps in shared memory, rounded as they are stored;
+// cells stay in registers.
 #define SAMPLES 4
 #define UNITS 256
 
@@ -139,7 +140,7 @@ extern "C" __global__ void __launch_bounds__(256, 4) lstm_sequence(
     }
 }
 
-// Going back: dh = carry_h + past + g_h arrives at h, dc = carry_c + g_c at c.
+// Backward: dh = carry_h + past + g_h is the gradient of h, dc = carry_c + g_c that of c.
 extern "C" __global__ void lstm_step_gradient(
     IN(Scalar) g_h, IN(Scalar) g_c, IN(Scalar) gates, IN(Scalar) c, IN(Scalar) before_c,
     IN(float) carry_h, IN(float) carry_c, IN(Scalar) past, IN(Scalar) mask, OUT(Scalar) dz,
@@ -167,7 +168,7 @@ extern "C" __global__ void lstm_step_gradient(
     }
 }
 
-// x and s = before @ recurrent (+ bias) lie as (z, r, n): h = z before + (1 - z) n,
+// x and s = before @ recurrent (+ bias) are stored as (z, r, n): h = z before + (1 - z) n,
 // n = tanh(x_n + r s_n). gates: z, r, n, s_n.
 extern "C" __global__ void gru_step(
     IN(Scalar) x, IN(Scalar) s, IN(Scalar) bias, IN(Scalar) before, IN(Scalar) mask,
@@ -191,7 +192,7 @@ extern "C" __global__ void gru_step(
     }
 }
 
-// Going back: dh = carry + past + g arrives at h; dx goes to x, ds to the product.
+// Backward: dh = carry + past + g is the gradient of h; dx is that of x, ds that of the product.
 extern "C" __global__ void gru_step_gradient(
     IN(Scalar) g, IN(Scalar) gates, IN(Scalar) before, IN(float) carry, IN(Scalar) past,
     IN(Scalar) mask, OUT(Scalar) dx, OUT(Scalar) ds, OUT(float) next, i64 count, Divisor by,

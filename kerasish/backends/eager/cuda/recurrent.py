@@ -1,4 +1,4 @@
-"""Whole recurrent sequences: for each step one product and one kernel that does all gates."""
+"""Whole recurrent sequences: per step one product and one kernel for all gates."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SAMPLES, UNITS = 4, 256  # of a block of `lstm_sequence`: see recurrent.cu
 
 
 def _with_fallback(kernel: Callable[..., Any]) -> Callable[..., Any]:
-    """Return the kernel, for the dtypes it takes; the reference one for others."""
+    """Return the kernel for the dtypes it supports; the reference one for others."""
     name = kernel.__name__
 
     def run(*arrays: Any) -> Array:
@@ -55,7 +55,7 @@ def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
 
 
 def _arrived(carry: Array, past: Array, spare: Array, dtype: str) -> Array:
-    """Return carry + past in a dtype: what goes to the first state."""
+    """Return carry + past in a dtype: the gradient of the first state."""
     copy_into(spare, past)
     cupy().add(carry, spare, out=carry)
     return cast(carry, dtype)
@@ -65,8 +65,8 @@ def _floats(x: Any, count: int) -> list[Any]:
     return [empty(x.shape, np.float32) for _ in range(count)]
 
 
-# What a step's product takes is given back at the step's end. The next step still reads it: its
-# launch comes before that of the product which writes there again.
+# The memory of a step's product is freed at the step's end. The next step still reads it: its
+# launch precedes that of the product that writes there again.
 
 
 def simple_rnn(x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:
@@ -100,7 +100,7 @@ def simple_rnn_gradient(
 
 
 def lstm(x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None) -> tuple[Array, ...]:
-    """Return the states h, c and the gates of all steps: by one launch where units are few."""
+    """Return the states h, c and the gates of all steps: by one launch if there are few units."""
     if h.shape[-1] <= UNITS:
         return lstm_at_once(x, recurrent, h, c, mask)
     return lstm_by_steps(x, recurrent, h, c, mask)

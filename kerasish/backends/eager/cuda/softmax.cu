@@ -17,7 +17,7 @@ __device__ __forceinline__ Spread spread_of(P row, i64 n) {
         top = most;
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            // Nothing but -infinity so far adds nothing, but a NaN must show.
+            // With only -infinity so far nothing is added, but a NaN must stay visible.
             if (top != LOWEST || x.at[k] != x.at[k]) total += expf(x.at[k] - top);
         }
     }
@@ -33,13 +33,13 @@ __device__ void softmax_rows(IN(Scalar) x, OUT(Scalar) y, i64 rows, i64 n, int l
         auto from = x + row * n;
         auto to = y + row * n;
         Spread s = spread_of<N>(from, n);
-        float whole = logarithm ? logf(s.total) : 1.0f / s.total;
+        float normalizer = logarithm ? logf(s.total) : 1.0f / s.total;
         for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
             Numbers<N> v = load<N>(from + j);
 #pragma unroll
             for (int k = 0; k < N; ++k) {
                 float shifted = v.at[k] - s.top;
-                v.at[k] = logarithm ? shifted - whole : expf(shifted) * whole;
+                v.at[k] = logarithm ? shifted - normalizer : expf(shifted) * normalizer;
             }
             store<N>(to + j, v);
         }
@@ -86,35 +86,35 @@ extern "C" __global__ void softmax_gradient(
 
 template <int N>
 __device__ void class_loss_rows(
-    IN(Scalar) x, IN(int) classes, OUT(Scalar) loss, OUT(float) whole, i64 rows, i64 n) {
+    IN(Scalar) x, IN(int) classes, OUT(Scalar) loss, OUT(float) log_sums, i64 rows, i64 n) {
     for (i64 row = first_row(); row < rows; row += row_step()) {
         auto from = x + row * n;
         Spread s = spread_of<N>(from, n);
         if (threadIdx.x == 0) {
             int own = classes[row];
             float log_sum = logf(s.total);
-            // The difference first: it is exact where the largest logit is far from 0.
+            // The difference first: it is exact if the largest logit is far from 0.
             put(loss + row, own >= 0 && own < n ? log_sum + (s.top - get(from + own)) : 0.0f);
-            whole[row] = log_sum + s.top;
+            log_sums[row] = log_sum + s.top;
         }
     }
 }
 
-// loss = log(sum(exp(x))) - x[class], 0 where there is no such class; whole = log(sum(exp(x))).
+// loss = log(sum(exp(x))) - x[class], 0 if there is no such class; log_sums = log(sum(exp(x))).
 extern "C" __global__ void class_loss(
-    IN(Scalar) x, IN(int) classes, OUT(Scalar) loss, OUT(float) whole, i64 rows, i64 n,
+    IN(Scalar) x, IN(int) classes, OUT(Scalar) loss, OUT(float) log_sums, i64 rows, i64 n,
     int packed) {
-    if (packed) class_loss_rows<PACK>(x, classes, loss, whole, rows, n);
-    else class_loss_rows<1>(x, classes, loss, whole, rows, n);
+    if (packed) class_loss_rows<PACK>(x, classes, loss, log_sums, rows, n);
+    else class_loss_rows<1>(x, classes, loss, log_sums, rows, n);
 }
 
 template <int N>
 __device__ void class_loss_gradient_rows(
-    IN(Scalar) g, IN(Scalar) x, IN(int) classes, IN(float) whole, OUT(Scalar) dx, i64 rows,
+    IN(Scalar) g, IN(Scalar) x, IN(int) classes, IN(float) log_sums, OUT(Scalar) dx, i64 rows,
     i64 n, i64 each) {
     for (i64 row = first_row(); row < rows; row += row_step()) {
         i64 start = row * n, own = classes[row];
-        float arriving = own >= 0 && own < n ? get(g + row * each) : 0.0f, log_sum = whole[row];
+        float arriving = own >= 0 && own < n ? get(g + row * each) : 0.0f, log_sum = log_sums[row];
         for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
             Numbers<N> v = load<N>(x + start + j);
 #pragma unroll
@@ -126,12 +126,12 @@ __device__ void class_loss_gradient_rows(
     }
 }
 
-// dx = g (softmax(x) - onehot(class)); each: the step from a row's g to the next, 1 or 0.
+// dx = g (softmax(x) - onehot(class)); each: the stride from a row's g to the next, 1 or 0.
 extern "C" __global__ void class_loss_gradient(
-    IN(Scalar) g, IN(Scalar) x, IN(int) classes, IN(float) whole, OUT(Scalar) dx, i64 rows, i64 n,
+    IN(Scalar) g, IN(Scalar) x, IN(int) classes, IN(float) log_sums, OUT(Scalar) dx, i64 rows, i64 n,
     i64 each, int packed) {
-    if (packed) class_loss_gradient_rows<PACK>(g, x, classes, whole, dx, rows, n, each);
-    else class_loss_gradient_rows<1>(g, x, classes, whole, dx, rows, n, each);
+    if (packed) class_loss_gradient_rows<PACK>(g, x, classes, log_sums, dx, rows, n, each);
+    else class_loss_gradient_rows<1>(g, x, classes, log_sums, dx, rows, n, each);
 }
 
 // --- metrics -------------------------------------------------------------------------------------
@@ -148,8 +148,8 @@ struct Smallest {
     __device__ __forceinline__ float start() const { return -LOWEST; }
 };
 
-// hits = 1 where the first largest number of a row (the first NaN, if there is one) is that of its
-// class, else 0. n is below 2^24: float holds its positions.
+// hits = 1 if the first largest number of a row (the first NaN, if there is one) is that of its
+// class, else 0. n is below 2^24: float represents its positions exactly.
 extern "C" __global__ void class_hits(
     IN(Scalar) x, IN(int) classes, OUT(float) hits, i64 rows, i64 n) {
     for (i64 row = first_row(); row < rows; row += row_step()) {
@@ -186,7 +186,7 @@ extern "C" __global__ void running_sums(
 
 template <int N>
 __device__ void target_loss_rows(
-    IN(Scalar) t, IN(Scalar) x, OUT(Scalar) loss, OUT(float) whole, OUT(float) weight, i64 rows,
+    IN(Scalar) t, IN(Scalar) x, OUT(Scalar) loss, OUT(float) log_sums, OUT(float) weight, i64 rows,
     i64 n) {
     for (i64 row = first_row(); row < rows; row += row_step()) {
         i64 start = row * n;
@@ -204,27 +204,27 @@ __device__ void target_loss_rows(
         total = reduce_row(total, Sum());
         if (threadIdx.x == 0) {
             put(loss + row, found);
-            whole[row] = log_sum + s.top;
+            log_sums[row] = log_sum + s.top;
             weight[row] = total;
         }
     }
 }
 
-// loss = -sum(t log_softmax(x)); whole = log(sum(exp(x))), weight = sum(t) serve the gradient.
+// loss = -sum(t log_softmax(x)); log_sums = log(sum(exp(x))), weight = sum(t) are for the gradient.
 extern "C" __global__ void target_loss(
-    IN(Scalar) t, IN(Scalar) x, OUT(Scalar) loss, OUT(float) whole, OUT(float) weight, i64 rows,
+    IN(Scalar) t, IN(Scalar) x, OUT(Scalar) loss, OUT(float) log_sums, OUT(float) weight, i64 rows,
     i64 n, int packed) {
-    if (packed) target_loss_rows<PACK>(t, x, loss, whole, weight, rows, n);
-    else target_loss_rows<1>(t, x, loss, whole, weight, rows, n);
+    if (packed) target_loss_rows<PACK>(t, x, loss, log_sums, weight, rows, n);
+    else target_loss_rows<1>(t, x, loss, log_sums, weight, rows, n);
 }
 
 template <int N>
 __device__ void target_loss_gradient_rows(
-    IN(Scalar) g, IN(Scalar) t, IN(Scalar) x, IN(float) whole, IN(float) weight, OUT(Scalar) dx,
+    IN(Scalar) g, IN(Scalar) t, IN(Scalar) x, IN(float) log_sums, IN(float) weight, OUT(Scalar) dx,
     i64 rows, i64 n) {
     for (i64 row = first_row(); row < rows; row += row_step()) {
         i64 start = row * n;
-        float arriving = get(g + row), log_sum = whole[row], total = weight[row];
+        float arriving = get(g + row), log_sum = log_sums[row], total = weight[row];
         for (i64 j = (i64)threadIdx.x * N; j < n; j += (i64)blockDim.x * N) {
             Numbers<N> a = load<N>(t + start + j), b = load<N>(x + start + j);
 #pragma unroll
@@ -238,8 +238,8 @@ __device__ void target_loss_gradient_rows(
 
 // dx = g (softmax(x) sum(t) - t).
 extern "C" __global__ void target_loss_gradient(
-    IN(Scalar) g, IN(Scalar) t, IN(Scalar) x, IN(float) whole, IN(float) weight, OUT(Scalar) dx,
+    IN(Scalar) g, IN(Scalar) t, IN(Scalar) x, IN(float) log_sums, IN(float) weight, OUT(Scalar) dx,
     i64 rows, i64 n, int packed) {
-    if (packed) target_loss_gradient_rows<PACK>(g, t, x, whole, weight, dx, rows, n);
-    else target_loss_gradient_rows<1>(g, t, x, whole, weight, dx, rows, n);
+    if (packed) target_loss_gradient_rows<PACK>(g, t, x, log_sums, weight, dx, rows, n);
+    else target_loss_gradient_rows<1>(g, t, x, log_sums, weight, dx, rows, n);
 }

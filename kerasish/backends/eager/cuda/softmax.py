@@ -44,7 +44,7 @@ def softmax(x: Any, logarithm: bool = False) -> Any:
 
 
 def softmax_gradient(g: Any, y: Any, logarithm: bool = False) -> Any:
-    """Return the gradient by x where y = softmax(x, logarithm), g arriving at y."""
+    """Return the gradient by x of y = softmax(x, logarithm), given that of y."""
     check("softmax_gradient", g, y)
     g, y = compact(g), compact(y)
     dx = empty(y.shape, y.dtype)
@@ -61,14 +61,14 @@ def class_loss(classes: Any, logits: Any) -> tuple[Any, Any]:
     check("class_loss", logits)
     x = compact(logits)
     classes = compact(cast(classes, np.int32))
-    loss, whole = empty(x.shape[:-1], x.dtype), empty(x.shape[:-1], np.float32)
-    args = (x, classes, loss, whole, *_sizes(x), packed(x.shape[-1], x))
+    loss, log_sums = empty(x.shape[:-1], x.dtype), empty(x.shape[:-1], np.float32)
+    args = (x, classes, loss, log_sums, *_sizes(x), packed(x.shape[-1], x))
     launch_rows(SOURCE, "class_loss", x.dtype, *_rows(x), *args)
-    return loss, whole
+    return loss, log_sums
 
 
-def class_loss_gradient(g: Any, classes: Any, logits: Any, whole: Any) -> Any:
-    """Return the gradient by the logits, g arriving at the loss; `whole` is what came with it.
+def class_loss_gradient(g: Any, classes: Any, logits: Any, log_sums: Any) -> Any:
+    """Return the gradient by the logits, given that of the loss; `log_sums` is its other result.
 
     Shape: (...), (...) int32, (..., n), (...) float32 -> (..., n).
     """
@@ -76,11 +76,11 @@ def class_loss_gradient(g: Any, classes: Any, logits: Any, whole: Any) -> Any:
     x = compact(logits)
     classes = compact(cast(classes, np.int32))
     dx = empty(x.shape, x.dtype)
-    # What arrives is often one number for all rows: nothing needs to repeat it.
+    # The incoming gradient is often one number for all rows: it need not be repeated.
     same = g.size > 1 and not any(g.strides)
     g = g.reshape(-1)[:1] if same else compact(g)
     sizes = (*_sizes(x), np.int64(not same))
-    args = (g, x, classes, whole, dx, *sizes, packed(x.shape[-1], x, dx))
+    args = (g, x, classes, log_sums, dx, *sizes, packed(x.shape[-1], x, dx))
     launch_rows(SOURCE, "class_loss_gradient", x.dtype, *_rows(x), *args)
     return dx
 
@@ -94,18 +94,18 @@ def target_loss(target: Any, logits: Any) -> tuple[Any, Any, Any]:
     t, x = compact(target), compact(logits)
     outer = x.shape[:-1]
     loss = empty(outer, x.dtype)
-    whole, weight = empty(outer, np.float32), empty(outer, np.float32)
-    args = (t, x, loss, whole, weight, *_sizes(x), packed(x.shape[-1], t, x))
+    log_sums, weight = empty(outer, np.float32), empty(outer, np.float32)
+    args = (t, x, loss, log_sums, weight, *_sizes(x), packed(x.shape[-1], t, x))
     launch_rows(SOURCE, "target_loss", x.dtype, *_rows(x), *args)
-    return loss, whole, weight
+    return loss, log_sums, weight
 
 
-def target_loss_gradient(g: Any, target: Any, logits: Any, whole: Any, weight: Any) -> Any:
-    """Return the gradient by the logits, g arriving at the loss; the rest is what came with it."""
+def target_loss_gradient(g: Any, target: Any, logits: Any, log_sums: Any, weight: Any) -> Any:
+    """Return the gradient by the logits, given that of the loss and its other results."""
     check("target_loss_gradient", g, target, logits)
     t, x = compact(target), compact(logits)
     dx = empty(x.shape, x.dtype)
     together = packed(x.shape[-1], t, x, dx)
-    args = (compact(g), t, x, whole, weight, dx, *_sizes(x), together)
+    args = (compact(g), t, x, log_sums, weight, dx, *_sizes(x), together)
     launch_rows(SOURCE, "target_loss_gradient", x.dtype, *_rows(x), *args)
     return dx

@@ -1,8 +1,8 @@
 // Many tensors in one launch: a table of their addresses, and which of them a block works on.
 //
-// Defined before, where it matters: ARRAYS, how many arrays belong to a tensor; MOST, how many
-// tensors a launch takes (the table stays within the 4 KB of arguments); CONSTANTS and NUMBERS, how
-// many numbers all tensors share, given by value and by address.
+// Defined before by each user: ARRAYS, the number of arrays per tensor; MOST, the number of tensors
+// per launch (the table stays within the 4 KB of arguments); CONSTANTS and NUMBERS, the numbers of
+// constants that all tensors share, by value and by address.
 
 #ifndef ARRAYS
 #define ARRAYS 1
@@ -21,7 +21,7 @@ struct Table {
     int count;
 };
 
-// Which tensor the block works on.
+// The tensor that the block works on.
 __device__ __forceinline__ int tensor_of(const Table& table, int block) {
     int low = 0, high = table.count;
     while (high - low > 1) {
@@ -41,7 +41,7 @@ __device__ __forceinline__ void share_of(
 }
 
 // Calls f(place, Numbers<N>) for this thread's elements of [begin, end), by packs where aligned. f
-// has a template operator(): NVRTC takes no lambda with `auto` without an option of its own.
+// has a template operator(): NVRTC needs a separate option for lambdas with `auto`.
 template <class F>
 __device__ __forceinline__ void each_of_share(i64 begin, i64 end, int packed, F& f) {
     int width = packed ? PACK : 1;

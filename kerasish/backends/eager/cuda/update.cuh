@@ -1,6 +1,6 @@
 // New values of all variables of an optimizer in one launch.
 //
-// `update_source.py` puts before this what it makes of the optimizer's formula: INPUTS (value,
+// `update_source.py` generates from the optimizer's formula the text before this: INPUTS (value,
 // gradient, slots), OUTPUTS (new value, new slots), SHARES (numbers computed once), and
 //
 //   once(table, decay, shared): computes the numbers that all elements of a tensor need;

@@ -1,7 +1,7 @@
-"""CUDA code made of an optimizer's formula: what `update.cuh` calls for each element.
+"""CUDA code generated from an optimizer's formula: `update.cuh` calls it for each element.
 
-The text depends on what is computed, not on the numbers in it: optimizers that differ in their
-settings alone share one compiled kernel.
+The text depends on the formula, not on the numbers in it: optimizers that differ only in their
+settings share one compiled kernel.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from kerasish.backends.eager.update_program import UpdateProgram
 from kerasish.graph.ir import Node, Value
 
 MOST_BYTES = 3584  # of a table: 4 KB of arguments, less the other arguments
-MOST = 40  # tensors a launch takes, at most
+MOST = 40  # tensors per launch, at most
 TYPES = {"float32": "float", "float64": "double", "int32": "int", "int64": "i64", "bool": "bool"}
-# Loop op (the trait `native`) -> C on floats, and on whole numbers.
+# Loop op (the trait `native`) -> C on floats, and on integers.
 FLOATS = {
     "add": "{0} + {1}", "subtract": "{0} - {1}", "multiply": "{0} * {1}", "divide": "{0} / {1}",
     "negative": "-{0}", "square": "{0} * {0}", "reciprocal": "1.0f / {0}", "sqrt": "sqrtf({0})",
     "rsqrt": "1.0f / sqrtf({0})", "power": "powf({0}, {1})", "absolute": "fabsf({0})",
     "exp": "expf({0})", "log": "logf({0})", "tanh": "tanhf({0})",
-    # NaN where either is.
+    # NaN if either is NaN.
     "maximum": "{0} > {1} || {0} != {0} ? {0} : {1}",
     "minimum": "{0} < {1} || {0} != {0} ? {0} : {1}",
     "sign": "{0} > 0.0f ? 1.0f : {0} < 0.0f ? -1.0f : {0}",
@@ -42,11 +42,11 @@ class UpdateSource:
     """A compiled formula.
 
     Attributes:
-        program: what it was made of.
-        name: the name of the source, under which `kernels.launch` finds it.
+        program: the source of the code.
+        name: the name of the source for `kernels.launch`.
         kernel: the name of the kernel.
-        table: NumPy's dtype of the table that the kernel takes.
-        most: how many tensors a table holds.
+        table: NumPy's dtype of the kernel's table.
+        most: the number of tensors in a table.
         constants: the numbers that the table holds by value.
     """
 
@@ -59,11 +59,11 @@ class UpdateSource:
 
 
 def source_of(program: UpdateProgram, formula_name: str) -> UpdateSource | None:
-    """Return the CUDA code of a program; None where no C is known for it.
+    """Return the CUDA code of a program; None if no C is known for it.
 
     Args:
         program: of a float32 formula.
-        formula_name: the kernel is called after it.
+        formula_name: part of the kernel's name.
     """
     arrays = len(program.elements) + len(program.outputs)
     writer = _Writer(program)
@@ -139,7 +139,7 @@ class _Writer:
         return f"table.constants[{len(self.constants) - 1}]"
 
     def _share(self) -> None:
-        """Give the numbers that elements need a place in shared memory."""
+        """Assign places in shared memory to the numbers that elements need."""
         needed = dict.fromkeys(v for node in self.program.each for v in node.inputs)
         for v in needed:
             if v in self._names and v not in self.program.constants:
@@ -171,7 +171,7 @@ class _Writer:
 
 
 def _expression(node: Node, inputs: list[str]) -> str | None:
-    """Return the C of a node whose inputs have these names; None where there is none."""
+    """Return the C of a node whose inputs have these names; None if there is none."""
     kinds = {v.dtype for v in node.inputs}
     if node.op.name == "cast" and node.out.dtype in TYPES and kinds <= TYPES.keys():
         return f"({TYPES[node.out.dtype]}){inputs[0]}"

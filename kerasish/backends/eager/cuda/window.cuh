@@ -1,9 +1,9 @@
 // Windows that slide over up to three spatial axes of (samples, *spatial, channels). Missing axes
-// come first, of size 1.
+// are first, with size 1.
 
 struct Window {
     int in[3];      // sizes of the data
-    int out[3];     // how many windows
+    int out[3];     // number of windows
     int size[3];    // places of a window
     int stride[3];
     int before[3];  // padding
@@ -16,7 +16,7 @@ struct Spot {
     int at[3];
 };
 
-// Where the flat position `at` lies in (samples, *sizes).
+// The position of the flat index `at` in (samples, *sizes).
 __device__ __forceinline__ Spot spot_of(Index at, const Divisor* sizes) {
     Spot spot;
 #pragma unroll
@@ -29,7 +29,7 @@ __device__ __forceinline__ Index flat(Index sample, const int* at, const int* si
     return ((sample * sizes[0] + at[0]) * sizes[1] + at[1]) * sizes[2] + at[2];
 }
 
-// The places [low, high) of the window at `spot` that lie inside the data, without dilation.
+// The places [low, high) of the window at `spot` that are inside the data, without dilation.
 __device__ __forceinline__ void inside(const Window& w, const Spot& spot, int* low, int* high) {
     for (int axis = 0; axis < 3; ++axis) {
         int start = spot.at[axis] * w.stride[axis] - w.before[axis];

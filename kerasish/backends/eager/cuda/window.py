@@ -1,4 +1,4 @@
-"""Windows over one to three spatial axes, as the kernels take them."""
+"""Windows over one to three spatial axes, as arguments of the kernels."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ WINDOW = np.dtype(
 
 @functools.lru_cache(maxsize=4096)
 def divisor(by: int) -> Any:
-    """Return what `Divisor` in prelude.cuh is for a number: quotients by multiply and shift.
+    """Return the `Divisor` of prelude.cuh for a number: quotients by multiply and shift.
 
     Args:
-        by: 1 <= by < 2**31. 0, of arrays of no elements, counts as 1.
+        by: 1 <= by < 2**31. 0, of empty arrays, is treated as 1.
 
     Source: Granlund & Montgomery, Division by invariant integers using multiplication, PLDI 1994.
     """
@@ -50,11 +50,11 @@ def window(
     padding: Sequence[Any],
     dilation: IntOrTuple | None = None,
 ) -> Any:
-    """Return the record of a window; missing axes come first, of size 1.
+    """Return the record of a window; missing axes are first, with size 1.
 
     Args:
         sizes: the spatial sizes of the data.
-        counts: how many windows there are along each axis.
+        counts: the number of windows along each axis.
         padding: (before, after) for each axis.
     """
     result = np.zeros((), WINDOW)
@@ -69,6 +69,6 @@ def window(
 
 
 def fits_window(*shapes: Any) -> bool:
-    """Return whether kernels take data of these shapes: few axes, sizes that 32 bits hold."""
+    """Return whether kernels support data of these shapes: few axes, sizes that fit 32 bits."""
     small = all(math.prod(s[1:-1]) < 2**31 for s in shapes)
     return small and all(3 <= len(s) <= AXES + 2 for s in shapes)

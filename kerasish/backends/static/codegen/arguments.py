@@ -44,7 +44,7 @@ class Operand:
         strides: elements between neighbors along each outer size; None: `columns` for element
             operands, 1 for row operands, 0 otherwise (rank 1 only).
         column_stride: elements between columns (used only where the structure has `strided`).
-        limit: the number of rows of the array behind a gather or scatter.
+        limit: the number of rows of the array of a gather or scatter.
     """
 
     address: int
@@ -68,7 +68,7 @@ def padded(columns: int) -> int:
 
 @dataclass(frozen=True)
 class ScratchLayout:
-    """What a kernel keeps in scratch memory; offsets follow from the sizes at run time.
+    """The layout of a kernel's scratch memory; offsets are computed from the sizes at run time.
 
     In this order: per slot and column reduction one row, per thread and full reduction 64 bytes,
     per thread and kept value one row; a row is 8 * padded(columns) bytes. Slots: max(threads,
@@ -111,14 +111,14 @@ def pack(
     scratch: int = 0,
     segments: int = 0,
 ) -> Array:
-    """The argument block as an int64 array; the caller keeps it alive as long as the record.
+    """Return the argument block as an int64 array; the caller keeps it alive with the record.
 
     Args:
         operands: one for each input, then each output; a bare address takes the default strides.
         rows: R; or `sizes`: the outer sizes, whose product is R.
         groups: the number of equal runs of rows with separate column reductions. Their results,
-            and what follows from them, are written group by group, `columns` numbers apart.
-        columns: C (with segments: all elements together; rows: the number of segments).
+            and values computed from them, are written group by group, `columns` numbers apart.
+        columns: C (with segments: the total number of elements; rows: the number of segments).
         threads: the number of threads that run it, from `choose_threads`.
         scratch: address of `scratch_size` bytes. segments: address of a `segment_table`.
 
@@ -134,7 +134,7 @@ def pack(
         raise ValueError(f"pack: the kernel has {kernel.rank} outer sizes, got {outer}")
     plan = plan_loops(kernel)
     if groups > 1 and (math.prod(outer) % groups or not plan.column_reductions):
-        raise ValueError(f"pack: {math.prod(outer)} rows do not fall into {groups} groups")
+        raise ValueError(f"pack: {math.prod(outer)} rows cannot be divided into {groups} groups")
     needed = scratch_size(kernel, columns, groups, threads)
     if needed and not scratch:
         raise ValueError(f"pack: the kernel needs {needed} bytes of scratch memory, got none")
@@ -169,7 +169,7 @@ def _default_strides(plan: LoopPlan, number: int, columns: int) -> tuple[int, ..
 
 
 def segment_table(sizes: Sequence[int], addresses: Sequence[Sequence[int]]) -> Array:
-    """The table of a kernel with segments: one row [start, size, address of every operand].
+    """Return the table of a kernel with segments: rows [start, size, address of every operand].
 
     Args:
         sizes: elements of each segment.

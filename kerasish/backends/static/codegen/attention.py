@@ -2,14 +2,14 @@
 
     out = softmax(q k^T) v        for each matrix of a batch with two axes
 
-A thread takes whole matrices. It packs keys and values, then goes through blocks of rows of q: the
-logits of a block, their softmax, its product with v. The gradient computes the weights of a block
-again from the maximum and the sum of each row; gradients by keys and values are sums over the
-blocks, in their order. So results do not depend on the number of threads.
+A thread takes whole matrices. It packs keys and values, then loops over blocks of rows of q and
+computes the logits of a block, their softmax, and its product with v. The gradient recomputes the
+weights of a block from the maximum and the sum of each row. Gradients by keys and values are sums
+over the blocks, in order. So results do not depend on the number of threads.
 
 Argument block (int64 words): 0 table, 1 threads, 2 and 3 sizes of the batch, 4 targets, 5 sources,
 6 size of queries and keys, 7 size of values, 8 rows of a block, 9 scratch memory, 10 bytes of it
-per thread, 11 what masked logits are, as float32; then for each operand (`Heads.names`) its
+per thread, 11 the value of masked logits, as float32; then for each operand (`Heads.names`) its
 address and its strides, in elements: both of the batch, row, column. Columns are adjacent, except
 those of q and g.
 """
@@ -49,8 +49,8 @@ class Heads:
 
     Attributes:
         backward: whether it computes the gradients by q, k and v.
-        masked: whether a mask says which logits count.
-        twice: whether it sets weights to 0, too.
+        masked: whether a mask selects the logits that count.
+        twice: whether the mask also sets weights to 0.
     """
 
     backward: bool = False
@@ -96,7 +96,7 @@ class Sizes(NamedTuple):
 
 
 def block_rows(sizes: Sizes) -> int:
-    """Return how many rows a block has."""
+    """Return the number of rows of a block."""
     most = max(_LEAST_ROWS, BLOCK_BYTES // (4 * padded(sizes.sources)))
     return min(sizes.targets, most // _LEAST_ROWS * _LEAST_ROWS)
 
@@ -126,7 +126,7 @@ def pack(
 
     Args:
         scratch: the address of `threads` times `scratch_size` bytes.
-        low: what masked logits are.
+        low: the value of masked logits.
         operands: those of `kernel.names`.
     """
     if len(operands) != len(kernel.names):
@@ -152,7 +152,7 @@ def generate(kernel: Heads, symbol: str, target: Target) -> tuple[str, set[str]]
 
 
 class _Heads:
-    """What the forward and the backward loop have in common."""
+    """The base of the forward and the backward loop."""
 
     def __init__(self, kernel: Heads, symbol: str, target: Target) -> None:
         self.w = w = Writer(target)
@@ -162,8 +162,8 @@ class _Heads:
         self.targets, self.sources, self.size, self.values, self.block = (
             w.load_word(args, i) for i in range(4, 9)
         )
-        own = w.mul(Value("%t", "int64"), w.load_word(args, 10))
-        self.scratch = w.address(w.load_word(args, 9, "ptr"), own, 1)
+        index = w.mul(Value("%t", "int64"), w.load_word(args, 10))
+        self.scratch = w.address(w.load_word(args, 9, "ptr"), index, 1)
         low = w.let(f"getelementptr i64, ptr {args.text}, i64 11", "ptr")
         self.low = w.load_value(low, "float32")
         self.bases: dict[str, Value] = {}
@@ -263,7 +263,7 @@ class _Heads:
         return w.loop(full, self.sources, lanes, state, part)
 
     def only(self, columns: Columns, x: Value, other: float) -> Value:
-        """Return x with another number in the lanes that do not count."""
+        """Return x with another number in the lanes beyond the last column."""
         return x if columns.mask is None else self.w.select(columns.mask, x, self.w.like(x, other))
 
     def flags(self, columns: Columns, row: Value, c: Value) -> Value:
@@ -316,7 +316,7 @@ class _Forward(_Heads):
         self.weighted("weights", "packed v", self.values, start, count, "out")
 
     def _softmax(self, r: Value, t: Value) -> None:
-        """Turn a row of logits into weights."""
+        """Convert a row of logits to weights."""
         w, lanes, row = self.w, self.lanes, self.line("weights", r)
         masks = self.row_of("mask", t) if self.kernel.masked else None
         lowest = constant(float("-inf"), "float32", lanes)
@@ -390,7 +390,7 @@ class _Backward(_Heads):
                       columns, self.at[out], self.strides[out][2], later)  # fmt: skip
 
     def _row(self, r: Value, t: Value) -> None:
-        """Turn a row of logits into weights, and their gradients into those of the logits."""
+        """Convert a row of logits to weights, and their gradients to those of the logits."""
         w, lanes = self.w, self.lanes
         row, gradients = self.line("weights", r), self.line("dweights", r)
         masks = self.row_of("mask", t) if self.kernel.masked else None

@@ -1,8 +1,8 @@
-"""The native loop over the blocks of a batch: each thread takes blocks until none is left.
+"""The native loop over the blocks of a batch: each thread takes blocks until none remains.
 
-A thread has a program and memory of its own, a lane. For a block it copies the rows of the inputs
-into its memory, runs its program, and copies the rows of the results out. The last block is a whole
-one, too: its first rows may be rows of the block before, whose results it leaves alone.
+Each thread has a separate program and memory, a lane. For a block it copies the rows of the inputs
+into its memory, runs its program, and copies the rows of the results out. The last block is also a
+full block: its first rows may belong to the previous block, and their results are not copied.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from kerasish.backends.static.machine.assembly import words_of
 
 LANE = 6  # words of a lane: records, their number, addresses of its ports, status, record, block
 _STATUS = 3
-# Words: 0 the table, 1 lanes, 2 how many, 3 the next block, 4 the block to stop before, 5 rows of a
-# block, 6 rows of the batch, 7 how many ports are inputs, 8 how many ports there are, 9 the
-# addresses of the arrays of all rows, a port each, 10 bytes of their rows, 11 memmove.
+# Words: 0 the table, 1 lanes, 2 their number, 3 the next block, 4 the block to stop before, 5 rows
+# of a block, 6 rows of the batch, 7 the number of ports that are inputs, 8 the number of ports, 9
+# the addresses of the arrays of all rows, one per port, 10 bytes of their rows, 11 memmove.
 _WORDS = (
     "ptr table", "ptr lanes", "i64 count", "address next.at", "i64 stop", "i64 block", "i64 rows",
     "i64 inputs", "i64 ports", "ptr arrays", "ptr sizes", "ptr memmove",
@@ -124,7 +124,7 @@ def _function() -> Any:
 
 
 class Lane:
-    """A program with memory of its own, as the native loop takes it.
+    """A program with separate memory, as an argument of the native loop.
 
     Args:
         records: of the program.
@@ -145,7 +145,7 @@ def run_blocks(
     lanes: Sequence[Lane], blocks: tuple[int, int], block: int, rows: int,
     arrays: tuple[Sequence[Any], Sequence[Any]],
 ) -> tuple[int, int, int] | None:  # fmt: skip
-    """Run blocks of a batch, each lane on a thread of its own.
+    """Run blocks of a batch, each lane on a separate thread.
 
     Args:
         lanes: at least one.
@@ -155,8 +155,8 @@ def run_blocks(
         arrays: the inputs and the results, C-ordered, with all rows.
 
     Returns:
-        The number of the lane that failed, of its record, and the status: of the first block that
-        did; None if all is done.
+        The number of the lane that failed, of its record, and the status, for the first block that
+        failed; None if all blocks are done.
     """
     runtime = load_runtime()
     inputs, results = arrays

@@ -55,8 +55,7 @@ class Body:
             if v in self.loop.spilled:
                 self._keep(v)
 
-    # --- loads
-    # ---------------------------------------------------------------------------------------
+    # --- loads ------------------------------------------------------------------------------------
     def _load(self) -> None:
         w = self.w
         operands = sorted(v for v in self.loop.loads if v not in self.values)
@@ -107,8 +106,7 @@ class Body:
             return memory.load_full(w, at, dtype, self.lanes)
         return memory.load_tail(w, at, dtype, self.lanes, count, mask)
 
-    # --- nodes
-    # -----------------------------------------------------------------------------------------
+    # --- nodes ------------------------------------------------------------------------------------
     def _node(self, v: int) -> Value:
         node = self.plan.node(v)
         if node.op == "column_index":
@@ -162,8 +160,7 @@ class Body:
         assert self.mask is not None
         return self.w.select(self.mask, x, otherwise)
 
-    # --- values kept between loops
-    # ------------------------------------------------------------------------
+    # --- values kept between loops ----------------------------------------------------------------
     def _kept_at(self, v: int) -> tuple[Value, str]:
         dtype = self.kernel.dtype_of(v)
         return self.w.address(self.row.kept[v], self.c, memory.computed_size(dtype)), dtype
@@ -177,8 +174,7 @@ class Body:
         at, dtype = self._kept_at(v)
         return memory.from_storage(self.w, memory.load_full(self.w, at, dtype, self.lanes), dtype)
 
-    # --- stores
-    # -------------------------------------------------------------------------------------------
+    # --- stores -----------------------------------------------------------------------------------
     def store(self) -> None:
         """Write the loop's outputs."""
         if not self.loop.stores:

@@ -1,4 +1,4 @@
-"""The C library of the process: where its functions are."""
+"""The C library of the process: the addresses of its functions."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def c_library() -> Any:
 
 
 def clock_of(library: Any) -> int:
-    """Return the address of clock_gettime; 0 where steps cannot be timed natively (Windows)."""
+    """Return the address of clock_gettime; 0 if steps cannot be timed natively (Windows)."""
     if not hasattr(time, "CLOCK_MONOTONIC"):
         return 0
     for result in (library, ctypes.CDLL(None)):

@@ -9,7 +9,7 @@ from kerasish.backends.static.codegen.loop_ops import LOOP_OPS
 from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.machine.assembly import STORED
 
-_BYTE = 0.02  # nanoseconds to bring one byte from the second-level cache
+_BYTE = 0.02  # nanoseconds to load one byte from the second-level cache
 _ROW = 12.0  # nanoseconds to begin a row
 GRAIN = 4_000.0  # nanoseconds of work; with less, a thread costs more than it saves
 
@@ -38,7 +38,7 @@ def estimate(kernel: Kernel, rows: int, columns: int) -> float:
     """Estimated nanoseconds on one thread, accurate to about a factor of two.
 
     Args:
-        columns: C; with segments, all elements together.
+        columns: C; with segments, the total number of elements.
     """
     element, row = _rates(kernel)
     elements = columns if kernel.segments else rows * columns

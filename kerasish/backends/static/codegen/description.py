@@ -13,7 +13,7 @@ ids 0 .. n-1 are the inputs, then one id per node. Reductions change the level:
   group per sample.
 - `all_sum all_max all_min all_prod`: anything -> scalar, over everything.
 - `broadcast`: anything -> element. An output is written once per number of its level, and a sum
-  adds one term per number of its level, so a value that varies along rows alone must be broadcast
+  adds one term per number of its level, so a value that varies only along rows must be broadcast
   first.
 
 Nodes after column_ and all_ reductions (running means, square roots, ...) run after the last row.
@@ -150,7 +150,7 @@ class Kernel:
     _hash: int = field(init=False, repr=False, compare=False, default=0)
 
     def __post_init__(self) -> None:
-        # Kernels are used as keys; the hash of a long body is expensive, so it is kept.
+        # Kernels are used as keys; the hash of a long body is expensive, so it is cached.
         parts = (self.inputs, self.nodes, self.outputs, self.rank, self.segments, self.lanes)
         object.__setattr__(self, "_hash", hash(parts))
 
@@ -204,7 +204,7 @@ class Levels:
         if after and node.op in REDUCTIONS and any(self.after[a] for a in args):
             raise ValueError(f"{node}: a reduction cannot follow a column_/all_ reduction")
         if after and any(self._is_strided(a) for a in args):
-            raise ValueError(f"{node}: what follows all rows is read side by side")
+            raise ValueError(f"{node}: values after the last row are read contiguously")
         self.level.append(level)
         self.after.append(after)
         self.phase.append(phase)
@@ -249,7 +249,7 @@ def verify(kernel: Kernel) -> Levels:
         if o.scatter is not None and levels.level[o.value] not in ("element", "column"):
             raise ValueError(f"{o}: only element values can be scattered")
         if o.strided and levels.after[o.value]:
-            raise ValueError(f"{o}: what follows all rows is written side by side")
+            raise ValueError(f"{o}: values after the last row are written contiguously")
     if kernel.segments and any(levels.level[v] == "column" for v in range(len(levels.level))):
         raise ValueError("segments have no columns in common")
     return levels
@@ -259,7 +259,7 @@ Operand = Union["Symbol", int, float, bool]
 
 
 class Symbol:
-    """A value of a kernel being built; operators make nodes."""
+    """A value of a kernel that is being built; operators create nodes."""
 
     def __init__(self, builder: KernelBuilder, number: int, dtype: str) -> None:
         self.builder, self.number, self.dtype = builder, number, dtype
@@ -305,7 +305,7 @@ class Symbol:
 
 
 class KernelBuilder:
-    """Makes a `Kernel` step by step; equal nodes are shared.
+    """Builds a `Kernel` step by step; equal nodes are shared.
 
     Args: as for `Kernel`.
     """
@@ -327,7 +327,7 @@ class KernelBuilder:
     ) -> Symbol:
         """Add an input; all inputs must be added before the first op."""
         if self._nodes:
-            raise ValueError("inputs come before ops: ids 0 .. n-1 are theirs")
+            raise ValueError("inputs must be added before ops: their ids are 0 .. n-1")
         number = None if gather is None else gather.number
         self._inputs.append(Input(dtype, level, strided, number))
         self._dtypes.append(computed(dtype))
@@ -406,7 +406,7 @@ class KernelBuilder:
 
 
 def _plain(value: Any) -> str | int:
-    """Floats as their bits, so that -0.0 and 0.0 compare unequal, and NaN and NaN equal."""
+    """Floats as their bits, so that -0.0 and 0.0 compare unequal, and NaN equals NaN."""
     return f"float:{value.hex()}" if isinstance(value, float) else value
 
 

@@ -2,25 +2,25 @@
 
 `Direct` is y = epilogue(convolution(x, weights), ...): x is (n, *space, pixel) of which `channels`
 numbers per pixel are read, y has one row per output pixel. A product of (m, k) by (k, filters) is a
-convolution by one pixel over m pixels of k channels. All sizes but n are part of the structure, so
-that offsets are numbers in the code, and what lies outside the input is left out when the code is
-written: no padding is read.
+convolution by one pixel over m pixels of k channels. All sizes but n are part of the structure. So
+offsets are constants in the code, and positions outside the input are skipped when the code is
+generated: no padding is read.
 
-A tile is some adjacent output pixels times some vectors of filters, all in registers. For each
-number of its input it takes one vector of weights per vector of filters; both are read once for the
-whole tile.
+A tile is several adjacent output pixels times several vectors of filters, all in registers. Each
+number of its input is multiplied by one vector of weights per vector of filters; both are read once
+for the whole tile.
 
 With `lanewise` each filter reads its own channel (a depthwise convolution): a vector of the input
-takes the place of one number.
+replaces one number.
 
 Weights are packed by `pack_weights`: strips of `STRIP` filters, in each strip one row per (place of
-the kernel, channel), filled up to `GRAIN` numbers. All processors read the same layout.
+the kernel, channel), padded to `GRAIN` numbers. All processors read the same layout.
 
 Argument block (int64 words): 0 table, 1 the first place along the output's first axis in space, 2
 n, 3 address of x, 4 address of the weights, 5 the place after the last one, then for each input of
-the epilogue after the first, and each output, address and row stride. One thread. Where the output
-has a single axis in space, all of it is computed, whatever words 1 and 5 say; with `skips`, word 1
-is the address of the note of `skipping.finite_note`.
+the epilogue after the first, and each output, address and row stride. One thread. If the output
+has a single axis in space, all of it is computed, and words 1 and 5 are ignored; with `skips`, word
+1 is the address of the note of `skipping.finite_note`.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ from kerasish.backends.static.machine.assembly import Target, Value, Writer, con
 from kerasish.typing import Array
 
 STRIP = 128  # filters of a strip of packed weights
-GRAIN = 16  # rows of a narrower strip are filled up to a multiple of this: a cache line
+GRAIN = 16  # rows of a narrower strip are padded to a multiple of this: a cache line
 _WIDEST = 8  # vectors of a tile
 FIRST, X, LAST = 1, 3, 5  # words: the places along the first axis, the address of x
 OPERANDS = 6  # the first word of the epilogue's operands
 _IN_FLIGHT = 8  # sums that the processor computes at the same time
-BLOCK = 128  # terms of a long sum that are added up alone: rounding grows with their number
+BLOCK = 128  # terms of a long sum that are added up separately: rounding grows with their number
 _UNROLLED = 12  # terms of a sum that are written one by one
 
 
@@ -54,14 +54,14 @@ class Direct:
     """Structure of a convolution or product (see the module).
 
     Attributes:
-        epilogue: what is done to the results; its input 0 is the product.
+        epilogue: the kernel that is applied to the results; its input 0 is the product.
         space: sizes of the input's axes in space.
         pixel: numbers from one pixel of the input to the next.
         channels: numbers of a pixel that are read.
         result: sizes of the output's axes in space.
         kernel, strides, dilations, before: per axis of space; `before` is the padding.
         filters: numbers per output pixel.
-        lanewise: whether filter i reads channel i alone; `channels` is 1 then.
+        lanewise: whether filter i reads only channel i; `channels` is 1 then.
         skips: whether the weights of numbers that are 0 are not read (see `skipping`).
     """
 
@@ -95,7 +95,7 @@ def product(epilogue: Kernel, m: int, k: int, n: int, row: int, skips: bool = Fa
 
 
 def packed_size(depth: int, filters: int) -> int:
-    """Return how many numbers packed weights are."""
+    """Return the number of elements of packed weights."""
     return depth * -(-filters // GRAIN) * GRAIN
 
 
@@ -117,7 +117,7 @@ def pack(direct: Direct, *, table: int, n: int, x: int, weights: int,
         table, n, x, weights: see the module.
         operands: (address, row stride) of the epilogue's inputs after the first, then of its
             outputs.
-        note: with `skips` the address of the note behind the weights.
+        note: with `skips`, the address of the note after the weights.
     """
     expected = len(direct.epilogue.inputs) - 1 + len(direct.epilogue.outputs)
     if len(operands) != expected:
@@ -141,9 +141,9 @@ class Block(NamedTuple):
 
     Attributes:
         start: the first output.
-        size: how many.
-        turns: how many such blocks follow one another.
-        runs: (first place of the kernel, places, pixels): terms that the same pixels have.
+        size: the number of outputs.
+        turns: the number of such consecutive blocks.
+        runs: (first place of the kernel, places, pixels): terms of the same pixels.
     """
 
     start: int
@@ -180,7 +180,7 @@ def _cycles(pixels: int, vectors: int) -> float:
 
 
 def _parts(vectors: int, strip: int, each: int) -> Iterator[tuple[int, int]]:
-    """Yield (vectors of a tile, how many such tiles) over all strips of `strip` vectors."""
+    """Yield (vectors of a tile, number of such tiles) over all strips of `strip` vectors."""
     for width, strips in ((strip, vectors // strip), (vectors % strip, 1)):
         if width and strips:
             if width // each:
@@ -232,7 +232,7 @@ class _DirectWriter:
             self.w.loop(_int(0), _int(count), 1, [], body)
 
     def _strip(self, start: Value, column: Value, filters: int) -> None:
-        """Write the tiles of a strip of some filters."""
+        """Write the tiles of a strip of filters."""
         w, row = self.w, -(-filters // GRAIN) * GRAIN
         vectors, partial = -(-filters // self.lanes), filters % self.lanes
         each = min(self.tile, vectors)
@@ -256,10 +256,10 @@ class _DirectWriter:
         """Write the loops over all output pixels for `count` vectors of filters from column c.
 
         Args:
-            weights: where the first one's weights lie.
+            weights: the address of the weights of the first one.
             c: the column.
-            row: numbers of a row of weights.
-            count: how many vectors.
+            row: the length of a row of weights.
+            count: the number of vectors.
             partial: whether the last one is not complete.
         """
         w, d = self.w, self.d
@@ -313,7 +313,7 @@ class _Sums:
         writer: of the function.
         weights: the address of the first vector's weights.
         row: numbers of a row of weights.
-        columns: of each vector of the tile its column, and (rest, mask) where it is not complete.
+        columns: the column of each vector of the tile, and (rest, mask) if it is not complete.
     """
 
     def __init__(
@@ -334,7 +334,7 @@ class _Sums:
         """
         w, d = self.w, self.d
         each = block.size * self.count
-        copies = -(-_IN_FLIGHT // each)  # partial sums, so that one need not wait for the last
+        copies = -(-_IN_FLIGHT // each)  # partial sums, so that additions overlap
         zeros = [constant(0.0, "float32", self.lanes)] * (each * copies)
         last = w.sub(w.mul(o, _int(d.strides[-1])), _int(d.before[-1]))
 
@@ -363,11 +363,11 @@ class _Sums:
         return sums[:each]
 
     def _range(self, axis: int, start: Value) -> tuple[Value, Value]:
-        """Return the first place of the kernel that lies in the input, and the one after the last.
+        """Return the first place of the kernel inside the input, and the one after the last.
 
         Args:
             axis: not the last.
-            start: where the kernel's first place lies.
+            start: the position of the kernel's first place.
         """
         w, d = self.w, self.d
         size, step, count = d.space[axis], d.dilations[axis], d.kernel[axis]
@@ -402,7 +402,7 @@ class _Sums:
         self, data: Value, weights: Value, terms: int, pixels: tuple[int, ...], size: int,
         sums: list[Value],
     ) -> list[Value]:  # fmt: skip
-        """Add adjacent terms for some pixels of the tile."""
+        """Add adjacent terms for pixels of the tile."""
         w, each = self.w, size * self.count
         copies = len(sums) // each
         step = copies if copies > 1 else 2
@@ -449,7 +449,7 @@ class _Sums:
         return sums
 
     def _input(self, at: Value) -> list[Value]:
-        """Return what each vector of filters is multiplied by."""
+        """Return the factor of each vector of filters."""
         w = self.w
         if not self.d.lanewise:
             return [w.splat(w.load_value(at, "float32"), self.lanes)] * self.count
@@ -457,7 +457,7 @@ class _Sums:
 
     @staticmethod
     def _single(term: Any, p: int, copies: int, sums: list[Value]) -> list[Value]:
-        """Add term p to the partial sum whose turn it is."""
+        """Add term p to the next partial sum."""
         extra = p % copies
         result: list[Value] = term(_int(p - extra), extra, sums)
         return result

@@ -11,8 +11,8 @@ library calls into records. All calls release Python's GIL.
     steps = Steps(program, advances=[(index_block, word, bytes_per_step)])
     done = steps.run(100)                # 100 times; stops early at `steps.interrupt()`
 
-One parallel loop serves all kernels: `runtime.table` holds its address and OpenMP's, so the thread
-pool is that of libgomp, which oneDNN uses, too. Without OpenMP the loop runs the shares one after
+All kernels use one parallel loop: `runtime.table` holds its address and OpenMP's, so the thread
+pool is that of libgomp, which oneDNN also uses. Without OpenMP the loop runs the shares one after
 the other on the calling thread.
 """
 
@@ -69,12 +69,12 @@ class Runtime:
         call_blas: block {sgemm, addresses of its 13 arguments}.
         call_threads: block {omp_set_num_threads, threads} (`onednn.threads_block`).
         call_copy: block {memmove, to, from, bytes}.
-        expect: block {address of a value, of what is expected there, bytes}.
+        expect: block {address of a value, of the expected value, bytes}.
         choose: see `nested_records.choice_record`.
         concurrent: see `nested_records.concurrent_record`.
-        run_holding: `run` for a caller that keeps Python's lock: for short programs.
+        run_holding: `run` for a caller that holds Python's lock: for short programs.
         run_timed: like `run`, with the time before each record (see `RUN_TIMED`).
-        timed: the address of `run_timed`, which is the function of a record, too.
+        timed: the address of `run_timed`, which is also the function of a record.
     """
 
     own_table: int
@@ -107,7 +107,7 @@ _lock = threading.Lock()
 
 
 def load_runtime() -> Runtime:
-    """The process's runtime, made on first use."""
+    """Return the process's runtime, created on first use."""
     global _runtime
     with _lock:
         if _runtime is None:
@@ -165,7 +165,7 @@ class Record:
 
     Args:
         function: address of `i32 f(block)`. block: its argument block, an int64 array kept alive
-        here. name: shown where the record fails. keep: what the block points to.
+        here. name: shown if the record fails. keep: what the block points to.
     """
 
     function: int
@@ -175,11 +175,11 @@ class Record:
 
 
 class RecordError(RuntimeError):
-    """A record gave an error status; the message names the record and the status.
+    """A record returned an error status; the message names the record and the status.
 
     Attributes:
-        record: the record; None where the error is not one of a single record.
-        out_of_range: whether it met an index out of range.
+        record: the record; None if the error is not that of a single record.
+        out_of_range: whether an index was out of range.
         memory: the executable whose record it is; None: the one that the caller ran.
     """
 
@@ -189,14 +189,14 @@ class RecordError(RuntimeError):
 
 
 class _Callback:
-    """What the record of a Python function keeps.
+    """The data of the record of a Python function.
 
     Args:
         function: called without arguments.
 
     Attributes:
-        pointer: the function as one of C, which returns a status.
-        error: what the function raised in its last call.
+        pointer: the function as a C function, which returns a status.
+        error: the exception of the function's last call.
     """
 
     def __init__(self, function: Callable[[], object]) -> None:
@@ -205,7 +205,7 @@ class _Callback:
         self.pointer = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(self._run)
 
     def _run(self, block: int) -> int:
-        # No exception may leave a function that C calls: Ctrl-C is raised when the program ends.
+        # A function that C calls must not raise: Ctrl-C is raised when the program ends.
         try:
             self._function()
         except BaseException as error:  # noqa: BLE001 (kept and raised)
@@ -215,10 +215,10 @@ class _Callback:
 
 
 def callback_record(function: Callable[[], object], name: str) -> Record:
-    """Return a record that calls a Python function, which needs the GIL for as long as it runs.
+    """Return a record that calls a Python function, which holds the GIL while it runs.
 
     Args:
-        function: called without arguments; what it raises ends the run and is raised there.
+        function: called without arguments; an exception ends the run and is raised there.
         name: for messages.
     """
     callback = _Callback(function)
@@ -227,7 +227,7 @@ def callback_record(function: Callable[[], object], name: str) -> Record:
 
 
 class UnmetConditionError(RecordError):
-    """A value is not what the program takes for granted; `number` says which condition it is."""
+    """A value is not what the program assumes; `number` is the number of the condition."""
 
     def __init__(self, number: int) -> None:
         super().__init__(f"condition {number} does not hold")
@@ -235,25 +235,25 @@ class UnmetConditionError(RecordError):
 
 
 def table_of(records: Sequence[Record]) -> Any:
-    """Return the addresses of functions and blocks, a row per record."""
+    """Return the addresses of functions and blocks, one row per record."""
     pairs = [(r.function, r.block.ctypes.data) for r in records]
     return np.array(pairs, np.int64).reshape(-1, 2)
 
 
 class Nested:
-    """What a record keeps that runs lists of other records at the same time."""
+    """The data of a record that runs lists of other records at the same time."""
 
     def failed(self) -> tuple[Record, int]:
         """Return the first of the records that failed in the last run, and its status."""
         raise NotImplementedError
 
     def timed(self) -> TimedLists:
-        """Return what does the same and notes the time of each record."""
+        """Return lists that do the same and measure the time of each record."""
         raise NotImplementedError
 
 
 class TimedLists:
-    """Lists that run at the same time: `record` runs them and notes the times of their records."""
+    """Concurrent lists: `record` runs them and measures the times of their records."""
 
     record: Record
 
@@ -267,7 +267,7 @@ class TimedLists:
 
 
 class Stopwatch:
-    """The argument of `RUN_TIMED` for a list of records, and the times that it notes.
+    """The argument of `RUN_TIMED` for a list of records, and the times that it measures.
 
     Attributes:
         job: the argument.
@@ -295,7 +295,7 @@ class Program:
         records: the records. A program reads their blocks again in each run, so blocks may change.
 
     Attributes:
-        seconds: how long the last timed run took, with the call of it.
+        seconds: the duration of the last timed run, including its call.
 
     Example:
         >>> Program([]).run()
@@ -315,7 +315,7 @@ class Program:
         It returns a status: 0, or that of the record that failed.
 
         Args:
-            holding: whether it keeps Python's lock.
+            holding: whether it holds Python's lock.
         """
         return self.runtime.run_holding if holding else self.runtime.run, self._call
 
@@ -332,8 +332,8 @@ class Program:
     def run_timed(self) -> list[tuple[Record, float]]:
         """Run every record once; return the records with the seconds that each took.
 
-        Records of lists that run at the same time share the time of all lists, each by the time
-        that it took itself, so that all times add up to that of the program.
+        Records of concurrent lists share the time of all lists in proportion to their own times, so
+        that all times add up to that of the program.
 
         Raises:
             RecordError: a record returned a status other than 0; the records before it have run.
@@ -376,7 +376,7 @@ class Program:
         elif status == OUT_OF_RANGE:
             reason = "an index is out of range"
         elif status == UNWRITTEN:
-            reason = f"element {int(record.block[-1])} comes of unwritten memory"
+            reason = f"element {int(record.block[-1])} comes from unwritten memory"
         error = RecordError(f"record {index} ({name}): {reason}")
         error.record, error.out_of_range = record, status == OUT_OF_RANGE
         return error
@@ -393,7 +393,7 @@ class Steps:
 
     def __init__(self, program: Program, advances: Sequence[tuple[Any, int, int]] = ()) -> None:
         self.program = program
-        self._before = 0  # steps done when the last run began
+        self._before = 0  # steps done when the last run started
         self._blocks = [block for block, _, _ in advances]
         self._advances = np.array(
             [(block.ctypes.data + 8 * word, amount) for block, word, amount in advances],
@@ -419,8 +419,8 @@ class Steps:
     def run(self, steps: int, seconds: float | None = None) -> int:
         """Run up to `steps` steps; return the number of steps done.
 
-        Python answers signals (Ctrl-C) only between calls: a caller that asks for 0.1 `seconds` at
-        a time stays responsive at no measurable cost.
+        Python handles signals (Ctrl-C) only between calls: a caller that passes `seconds=0.1` stays
+        responsive at no measurable cost.
 
         Args:
             seconds: no step starts later than this; at least one step runs (None: no limit).
@@ -438,7 +438,7 @@ class Steps:
         return int(self._job.ctypes.data)
 
     def finish(self, status: int) -> int:
-        """Return how many steps the native function did that gave `status`.
+        """Return the number of steps of the native function's run that returned `status`.
 
         Raises:
             RecordError: a record failed.
@@ -457,11 +457,11 @@ class Steps:
 
 
 class Expected(NamedTuple):
-    """What a record of `condition_record` keeps.
+    """The data of a record of `condition_record`.
 
     Attributes:
         number: the number of the condition.
-        answer: what is expected.
+        answer: the expected value.
     """
 
     number: int
@@ -469,12 +469,12 @@ class Expected(NamedTuple):
 
 
 def condition_record(number: int, address: int, answer: Any) -> Record:
-    """Return a record that ends the run with `UnmetConditionError` if a value is another.
+    """Return a record that ends the run with `UnmetConditionError` if a value differs.
 
     Args:
         number: the number of the condition.
-        address: where the value lies.
-        answer: the array that is expected there, byte for byte.
+        address: the address of the value.
+        answer: the expected array, byte for byte.
     """
     runtime = load_runtime()
     answer = np.ascontiguousarray(answer)
@@ -485,7 +485,7 @@ def condition_record(number: int, address: int, answer: Any) -> Record:
 def aligned(size: int) -> tuple[Any, int]:
     """(owner, address) of `size` bytes of zeros, aligned to `ALIGNMENT`.
 
-    With KERASISH_STRICT_MEMORY the memory lies between guard pages and is filled with NaNs.
+    With KERASISH_STRICT_MEMORY the memory is between guard pages and is filled with NaNs.
     """
     if guard_pages.mode():
         return guard_pages.block(size)

@@ -13,8 +13,8 @@ INTERRUPTED = -1
 OUT_OF_RANGE, UNMET, UNWRITTEN = 2, 1000, 1001
 
 # Runs share(arg, t, n) for t in 0 .. n-1 on OpenMP's threads; arg's first word is the table's
-# address. Fewer threads than asked for take several shares each, so that the result stays the
-# same.
+# address. If there are fewer threads than requested, they take several shares each, so that the
+# result does not change.
 PARALLEL = Text(
     f"""define internal void @SYMBOL.share(ptr %job) #0 {{
 entry:
@@ -100,11 +100,11 @@ _PLAIN = {
     "note_time": "",
 }  # fmt: skip
 RUN = Text(_WALK.format(name="SYMBOL", **_PLAIN))
-# i32 SYMBOL.walk(records, their number, where the number of a record that fails goes)
+# i32 SYMBOL.walk(records, their number, address for the number of a record that fails)
 WALK = _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
 
-# Words: 0 address of float32 numbers, 1 how many, 2 records that run if one of them is not 0, 3 how
-# many, 4 records that run if all are 0, 5 how many.
+# Words: 0 address of float32 numbers, 1 their number, 2 records that run if one of them is not 0, 3
+# their number, 4 records that run if all are 0, 5 their number.
 _CHOICE_WORDS = (
     "ptr numbers", "i64 count", "ptr some", "i64 some.count", "ptr none", "i64 none.count",
 )  # fmt: skip
@@ -139,7 +139,7 @@ nothing:
 def lists_at_once(first: str, launch: str, before: str = "", declared: Sequence[str] = ()) -> Text:
     """A function that runs lists of records at the same time: SYMBOL(args) -> status.
 
-    Words of its argument: 0 as `first` says, 1 how many lists, 2 for each list its address and
+    Words of its argument: 0 see `first`, 1 the number of lists, 2 for each list its address and
     length, 3 two words per list: its status, and the number of the record that failed.
 
     Args:
@@ -215,7 +215,7 @@ RUN_TIMED = Text(
 
 # Words: 0 records, 1 their number, 2 steps to do, 3 address of the interrupt byte, 4 steps done, 5
 # advances (address of a word, amount), 6 their number, 7 the record that failed, 8 clock_gettime or
-# 0, 9 its clock, 10 the time, in that clock's nanoseconds, after which no step begins.
+# 0, 9 its clock, 10 the time, in that clock's nanoseconds, after which no step starts.
 _STEPS_WORDS = (
     "ptr records", "i64 count", "i64 steps", "ptr flag", "address done.at", "ptr advances",
     "i64 pairs", "address failed", "ptr clock.get", "i32 clock", "i64 last",
@@ -314,9 +314,9 @@ CALL_COPY = library_call("ppl", "ptr")
 IDLE_TESTS = 100  # tests without progress before the first pause
 FIRST_PAUSE, LONGER, LONGEST_PAUSE = 20, 4, 300  # microseconds; each pause is longer than the last
 
-# Waits until MPI_Test says that a request is done: test(request, flag, status). A test that moves
-# data takes longer than the shortest one. After many that move none, another process is late, and
-# each further test follows a pause, in which that process may have the core.
+# Waits until MPI_Test reports that a request is complete: test(request, flag, status). A test that
+# moves data takes longer than the shortest one. After many tests that move none, another process is
+# late, and a pause precedes each further test, so that the other process can use the core.
 WAIT_RESTING = Text(
     f"""declare i64 @llvm.readcyclecounter()
 define i32 @SYMBOL(ptr %args) #0 {{
@@ -359,10 +359,10 @@ exit:
 )
 
 
-ACTIVE_PAUSE, PASSIVE_PAUSE = 300, 1000  # microseconds between two tests, or two looks
+ACTIVE_PAUSE, PASSIVE_PAUSE = 300, 1000  # microseconds between two tests, or two checks
 
-# Until word `stop` is set: tests a request of MPI as long as word `active` is set, then pauses. It
-# is the work of a thread beside the one that computes: each test lets MPI go on.
+# Until word `stop` is set: tests a request of MPI while word `active` is set, then pauses. It runs
+# in a thread next to the one that computes: each test lets MPI make progress.
 KEEP_MOVING = Text(
     f"""define i32 @SYMBOL(ptr %args) #0 {{
 entry:
@@ -403,7 +403,7 @@ def equal_bytes(status: int) -> Text:
     """A function that compares bytes: word 0 and 1 are two addresses, word 2 the number of bytes.
 
     Args:
-        status: what it returns where they differ; 0 where they are equal.
+        status: the result if they differ; it is 0 if they are equal.
     """
     return Text(
         f"""define i32 @SYMBOL(ptr %args) #0 {{

@@ -1,4 +1,4 @@
-"""What a product's loop does to each vector of its results before it is stored."""
+"""The ops that a product's loop applies to each vector of its results before it is stored."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ class EpilogueWriter:
     output.
 
     Args:
-        w: where the code is written.
+        w: the writer of the code.
         kernel: the epilogue.
         args: the argument block.
         first: the first word of the operands.
         lanes: of a vector.
 
     Raises:
-        ValueError: the kernel has reductions, or stores other things than elements.
+        ValueError: the kernel has reductions, or stores values other than elements.
     """
 
     def __init__(self, w: Writer, kernel: Kernel, args: Value, first: int, lanes: int) -> None:
@@ -47,7 +47,7 @@ class EpilogueWriter:
         self.strides = [w.load_word(args, first + 1 + 2 * i) for i in range(count)]
 
     def columns(self, c: Value, rest: Value | None, mask: Value | None) -> dict[int, Value]:
-        """Return the operands that do not depend on the row, loaded once for many rows."""
+        """Return the operands that do not depend on the row, loaded once for several rows."""
         values = {}
         for v in range(1, len(self.kernel.inputs)):
             level = self.kernel.inputs[v].level
@@ -62,10 +62,10 @@ class EpilogueWriter:
         """Compute and store the results of row r from column c.
 
         Args:
-            r, c: where the vector lies.
+            r, c: the position of the vector.
             product: the vector.
-            rest, mask: how many lanes count, where not all do.
-            known: operands that are loaded already (see `columns`).
+            rest, mask: the number of valid lanes, if not all are valid.
+            known: operands that are already loaded (see `columns`).
         """
         w, kernel = self.w, self.kernel
         values = {0: product, **(known or {})}
@@ -93,7 +93,7 @@ class EpilogueWriter:
                 memory.store_tail(w, stored, at, output.dtype, rest, mask)
 
     def load(self, at: Value, dtype: str, rest: Value | None, mask: Value | None) -> Value:
-        """Return a vector from memory, or its lanes that count and zeros."""
+        """Return a vector from memory, with zeros in invalid lanes."""
         if rest is None or mask is None:
             raw = memory.load_full(self.w, at, dtype, self.lanes)
         else:

@@ -14,7 +14,7 @@ from kerasish.ops.basic import bessel
 # --- integers -------------------------------------------------------------------------------------
 
 
-def divide_whole(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
+def divide_integers(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
     """(a / b towards 0, a - that * b); 0 and 0 where b is 0."""
     zero, one = w.like(a, 0), w.like(a, 1)
     absent = w.compare("eq", b, zero)
@@ -46,14 +46,14 @@ def _common_divisor(w: Writer, a: Value, b: Value) -> Value:
     def body(state: list[Value]) -> list[Value]:
         a, b = state
         done = w.compare("eq", b, w.like(b, 0))
-        rest = divide_whole(w, a, b)[1]
+        rest = divide_integers(w, a, b)[1]
         return [w.select(done, a, b), rest]
 
     return w.repeat([a, b], more, body)[0]
 
 
 def gcd(w: Writer, a: Value, b: Value) -> Value:
-    """The greatest number that divides both; 0 of 0 and 0."""
+    """The greatest common divisor; 0 for 0 and 0."""
     result = _common_divisor(w, _size(w, a), _size(w, b))
     return Value(result.text, a.dtype, a.lanes)
 
@@ -61,7 +61,7 @@ def gcd(w: Writer, a: Value, b: Value) -> Value:
 def lcm(w: Writer, a: Value, b: Value) -> Value:
     """|a / gcd * b|, wrapped; 0 where either is 0."""
     one, other = _size(w, a), _size(w, b)
-    quotient, _ = divide_whole(w, one, _common_divisor(w, one, other))
+    quotient, _ = divide_integers(w, one, _common_divisor(w, one, other))
     return Value(w.mul(quotient, other).text, a.dtype, a.lanes)
 
 
@@ -69,7 +69,7 @@ def fmod(w: Writer, a: Value, b: Value) -> Value:
     """a - trunc(a / b) * b, with the sign of a; exact."""
     if is_float(a.dtype):
         return vector_math.library(w, "fmod", a, b)
-    return divide_whole(w, a, b)[1]
+    return divide_integers(w, a, b)[1]
 
 
 # --- floats ---------------------------------------------------------------------------------------

@@ -1,10 +1,10 @@
 """A time step's product by the recurrent weights, and a part of the inputs of later time steps.
 
-With one row, the product by the recurrent weights takes as long as the second cache needs to
-deliver them, and half of the processor's multiplications are free. The product of the inputs of all
-time steps needs few loads and all multiplications. Here a time step computes both in turns, term by
-term: its own sums, and an eighth of the inputs of a later group of eight time steps. The terms are
-added in the order that `direct` has on AVX-512, on all processors.
+With one row, the product by the recurrent weights takes as long as reading them from the L2 cache,
+and uses half of the multiplications that the processor can do in this time. The product of the
+inputs of all time steps needs few loads and all multiplications. Here a time step computes both,
+alternating term by term: its own sums, and an eighth of the inputs of a later group of eight time
+steps. The terms are added in the order that `direct` has on AVX-512, on all processors.
 
 The inputs of the first time steps (`rows_before`) are computed before. With `rest` = time steps
 modulo 8, time step t >= rest computes for those from rest + 8 * ((t - rest) // 8 + 1) on, as far as

@@ -1,4 +1,4 @@
-"""Which table the argument blocks of kernels get: the addresses of functions that kernels call."""
+"""The table in the argument blocks of kernels: the addresses of functions that kernels call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _table: contextvars.ContextVar[int] = contextvars.ContextVar("table", default=0)
 
 @contextlib.contextmanager
 def using_table(table: int) -> Iterator[None]:
-    """Let records that are made in the block, in this thread, have another table.
+    """Give another table to records that are created in the block, in this thread.
 
     Args:
         table: its address.

@@ -7,8 +7,8 @@ Equal descriptions share one piece of code in the process. On disk (`KERASISH_CA
 pack, and a small file per kernel names its pack. A key covers the structure, the generator's
 source, llvmlite's version and the target. Files are written under another name and renamed, so any
 number of processes may share the folder. A file with a wrong checksum is ignored and written again.
-Files that another user can have written are not run (see `backends/trust.py`); one warning says so.
-If the folder cannot be written, the cache is in memory only, without a warning.
+Files that another user may have written are not run (see `backends/trust.py`); one warning reports
+this. If the folder cannot be written, the cache is in memory only, without a warning.
 `KERASISH_CACHE_DIR=""` (empty) turns the disk off.
 """
 
@@ -28,7 +28,6 @@ from kerasish.backends import disk, trust
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import (
     attention,
-    batched,
     direct,
     interleaved,
     matmul,
@@ -47,11 +46,10 @@ from kerasish.backends.trust import TrustedFolder
 from kerasish.backends.wheels import version_of
 from kerasish.ops.basic import bessel
 
-# Kind of description -> its function, which gives the LLVM IR, and the intrinsics to declare.
+# Kind of description -> the function that returns its LLVM IR and the intrinsics to declare.
 _GENERATORS: dict[type, Callable[[Any, str, Target], tuple[str, set[str]]]] = {
     Kernel: loops.generate,
     attention.Heads: attention.generate,
-    batched.BatchedProduct: batched.generate,
     direct.Direct: direct.generate,
     interleaved.Interleaved: interleaved.generate,
     matmul.Matmul: matmul.generate,
@@ -82,7 +80,6 @@ Generated = (
     | packed.PackedProduct
     | pooling.Pooling
     | time_steps.TimeSteps
-    | batched.BatchedProduct
     | attention.Heads
     | thin.ThinProduct
     | plain.Plain
@@ -92,7 +89,7 @@ Generated = (
 
 @dataclass
 class Statistics:
-    """What the cache has done in this process: kernels compiled, or read from disk."""
+    """Statistics of the cache in this process: kernels compiled, or read from disk."""
 
     compiled: int = 0
     read: int = 0
@@ -104,9 +101,9 @@ _lock = threading.RLock()
 
 
 def compile_many(kernels: Sequence[Generated], target: Target | None = None) -> list[int]:
-    """The addresses of the kernels' functions `i32 f(arguments)`, compiling what no cache holds.
+    """Return the addresses of the kernels' functions `i32 f(arguments)`; compile missing ones.
 
-    All that is missing is compiled together: cheaper than one by one, and on all threads.
+    Missing kernels are compiled together: faster than one by one, and on all threads.
     """
     target = target or machine_code.host_target()
     with _lock:
@@ -122,7 +119,7 @@ def compile_one(kernel: Generated, target: Target | None = None) -> int:
 
 
 def forget() -> None:
-    """Drop what the process remembers (code already in use stays); the disk is left alone."""
+    """Clear the cache in memory (code in use stays); the disk does not change."""
     with _lock:
         _addresses.clear()
 
@@ -177,7 +174,7 @@ def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, 
             continue
         generate = _GENERATORS.get(type(kernel))
         if generate is None:
-            raise TypeError(f"no code can be made of a {type(kernel).__name__}: {kernel!r}")
+            raise TypeError(f"no code can be generated for a {type(kernel).__name__}: {kernel!r}")
         results[symbol] = generate(kernel, symbol, target)
     return results
 
@@ -186,7 +183,7 @@ def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, 
 
 
 def kernel_key(kernel: Hashable, target: Target) -> str:
-    """The kernel's symbol and the name of its file: a hash of all its code depends on."""
+    """The kernel's symbol and the name of its file: a hash of everything its code depends on."""
     text = f"{kernel!r}|{target!r}|{_versions()}"
     return "k" + hashlib.sha256(text.encode()).hexdigest()[:40]
 
@@ -211,7 +208,7 @@ def cache_folder() -> Path | None:
 
 
 def _read(path: Path, keys: list[str]) -> list[Code]:
-    """Return the packs that hold these kernels; none where others can write the folder."""
+    """Return the packs that hold these kernels; none if others can write the folder."""
     try:
         with trust.open_folder(path) as folder:
             names = dict.fromkeys(n for key in keys if (n := _pack_of(folder, path, key)))
@@ -282,4 +279,4 @@ def _write(folder: Path, code: Code) -> None:
     except trust.UntrustedError as error:
         trust.warn_untrusted(folder, WHAT, error)
     except OSError:
-        return  # no disk, no permission, no space: the cache in memory serves
+        return  # no disk, no permission, no space: only the cache in memory is used

@@ -1,7 +1,7 @@
-"""The loop ops, of which a kernel's body is made: what each takes, and what it costs.
+"""The loop ops, of which a kernel's body consists: the dtypes that each takes, and its cost.
 
-Their machine code is in `scalars`. An op of `kerasish.ops` that needs none of its own composes
-these (see `native` in `Traits`): it has no line here.
+Their machine code is in `scalars`. An op of `kerasish.ops` without machine code is composed of
+these (see `native` in `Traits`) and has no line here.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ CHEAP = 0.03  # nanoseconds: an instruction or two
 
 
 class LoopOp(NamedTuple):
-    """What is known of one loop op.
+    """The properties of one loop op.
 
     Attributes:
         takes: "any" dtype, "floats" or "integers".
@@ -65,5 +65,5 @@ LOOP_OPS = {
 
 # Ops that cost more than reading their result back from the first-level cache.
 EXPENSIVE = frozenset(name for name, o in LOOP_OPS.items() if o.nanoseconds > 0.1)
-# What `c_function` calls.
+# The functions that `c_function` calls.
 C_FUNCTIONS = LIBRARY

@@ -4,8 +4,8 @@
 strides, b with adjacent columns unless `transposed` (then b is stored (n, k)). The epilogue is
 an ordinary `Kernel` whose input 0 is the product; its other inputs are element (m, n), row or
 column operands; every output is an element output. Without an epilogue the product is stored. One
-thread; rows are taken four at a time, columns two vectors at a time. Few columns are one vector of
-their own number (`few_lanes`), and rows are taken eight at a time then.
+thread; it processes four rows and two vectors of columns at a time. Few columns are one vector with
+that number of lanes (`few_lanes`), and then it processes eight rows at a time.
 
 Argument block (int64 words): 0 table, 1 threads (unused), 2 m, 3 n, 4 k, 5 scratch (for
 `transposed`: 4 * k * padded(n) bytes), 6 status, 7 address of a, 8 and 9 its row and column

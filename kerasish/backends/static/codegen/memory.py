@@ -126,8 +126,8 @@ def store_tail(
     """Store the first `count` lanes."""
     size = STORED[dtype][1]
     if count.text == "1":
-        # LLVM makes one store of a masked one whose mask has one lane, and forgets that the value
-        # is a truncated one: it would write the 4 bytes of the integer that bfloat16 comes from.
+        # LLVM converts a masked store with a one-lane mask to a plain store and ignores that the
+        # value is truncated: it would write the 4 bytes of the integer that bfloat16 is part of.
         w.store_value(w.extract(value, 0), address, size)
         return
     if not w.target.masks(size):

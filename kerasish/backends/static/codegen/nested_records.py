@@ -19,7 +19,7 @@ from kerasish.backends.static.codegen.kernel_table import other_table
 
 
 class Kept(NamedTuple):
-    """What a record of other records keeps.
+    """The data of a record of other records.
 
     Attributes:
         arrays: the memory that its block points to.
@@ -35,7 +35,7 @@ class Kept(NamedTuple):
 def bytes_of_records(records: Iterable[Record]) -> int:
     """Return the bytes of the arguments of records, and of the lists that they run.
 
-    Memory that several programs share, as the zeros that a record copies, does not count.
+    Memory that several programs share, such as the zeros that a record copies, does not count.
     """
     total = 0
     for record in records:
@@ -56,8 +56,8 @@ def with_nested(records: Iterable[Record]) -> Iterator[Record]:
     for record in records:
         yield record
         if isinstance(record.keep, Lists):
-            for own in record.keep.lists:
-                yield from with_nested(own)
+            for records in record.keep.lists:
+                yield from with_nested(records)
 
 
 def _threads_of(records: Sequence[Record], name: str) -> int | None:
@@ -76,13 +76,13 @@ def _threads_of(records: Sequence[Record], name: str) -> int | None:
 def choice_record(
     numbers: int, count: int, some: Sequence[Record], none: Sequence[Record], name: str = ""
 ) -> Record:
-    """Return a record that runs some records or others, by what lies in memory at that time.
+    """Return a record that runs one of two lists, depending on memory at run time.
 
     Args:
         numbers: the address of float32 numbers.
-        count: how many.
-        some: what runs if a number is not 0.
-        none: what runs if all of them are 0.
+        count: the number of them.
+        some: the records that run if a number is not 0.
+        none: the records that run if all numbers are 0.
         name: for messages.
     """
     tables = [table_of(some), table_of(none)]
@@ -94,7 +94,7 @@ def choice_record(
 
 
 def concurrent_record(lists: Sequence[Sequence[Record]], name: str = "") -> Record:
-    """Return a record that runs lists of records at the same time, each on a thread of its own.
+    """Return a record that runs lists of records at the same time, each on a separate thread.
 
     Args:
         lists: none reads or writes what another one writes. Each record uses one thread; a list
@@ -104,7 +104,7 @@ def concurrent_record(lists: Sequence[Sequence[Record]], name: str = "") -> Reco
     runtime = load_runtime()
     tables = [table_of(records) for records in lists]
     places = np.array([(t.ctypes.data, len(t)) for t in tables], np.int64)
-    # Helpers run lists on the calling thread, too.
+    # Helpers also run lists on the calling thread.
     threads = 1 if other_table() else None
     keep = Lists(lists, [*tables, places], concurrent_record, threads)
     words = [runtime.table, len(tables), places.ctypes.data, keep.statuses.ctypes.data]
@@ -112,14 +112,14 @@ def concurrent_record(lists: Sequence[Sequence[Record]], name: str = "") -> Reco
 
 
 class Lists(Nested):
-    """What a record of lists that run at the same time keeps.
+    """The data of a record of lists that run at the same time.
 
     Args:
         lists: the records of each list.
         arrays: memory that the record's block points to.
         make: returns a record that runs lists in the same way.
-        threads: the number of OpenMP threads that library calls of the lists need, where the
-            calling thread keeps the number that a list sets; None: any.
+        threads: the number of OpenMP threads that library calls of the lists need, if the calling
+            thread keeps the number that a list sets; None: any.
 
     Attributes:
         statuses: for each list its last status, and the number of the record that failed.
@@ -140,12 +140,12 @@ class Lists(Nested):
         return self.lists[number][place], status
 
     def timed(self) -> TimedLists:
-        """Return what does the same and notes the time of each record."""
+        """Return lists that do the same and measure the time of each record."""
         return _TimedLists(self)
 
 
 class _TimedLists(TimedLists):
-    """The same lists, each run by a record that notes the times of its records."""
+    """The same lists, each run by a record that measures the times of its records."""
 
     def __init__(self, lists: Lists) -> None:
         self._lists = lists

@@ -3,8 +3,8 @@
     out[r, c] = sum over groups g of
                 scale[g, c] * sum over k in g of x[r, k] * (q[k, c] - zero[g, c])
 
-Weights are read once for a few rows, byte by byte as they lie in memory; a batch of one row is
-bound by that reading. Sums are float32; of integers (`integer`) they are exact within a group.
+Weights are read once for a few rows, in the order of memory; a batch of one row is bound by this
+reading. Sums are float32; sums of integers (`integer`) are exact within a group.
 
 Argument block (int64 words): 0 table, 1 threads, 2 rows, 3 columns, 4 inputs, 5 rows of a group,
 6 status, then address and row stride (in elements) of x, weights, scale, zero, out, and the address
@@ -22,11 +22,11 @@ import numpy as np
 from kerasish.backends.static.machine.assembly import Target, Value, Writer, constant
 from kerasish.typing import Array
 
-LANES = 16  # of a vector here, whatever the processor's; LLVM divides it
+LANES = 16  # of a vector here, on all processors; LLVM divides it
 PAIR = 2 * LANES  # columns of the smallest step: with 4 bits, of 16 bytes
 LINE = 64  # bytes of a cache line
-# Rows of weights between what is loaded and what is used. The rows of a tile lie far apart, so the
-# processor does not foresee them.
+# Rows of weights between prefetch and use. The rows of a tile have a large stride, so the processor
+# does not prefetch them itself.
 AHEAD = 16
 
 
@@ -58,7 +58,7 @@ class PackedProduct:
     """Structure of a product.
 
     Attributes:
-        rows: rows at a time: 1, 2, 4 or 8; others that are left go one by one.
+        rows: rows at a time: 1, 2, 4 or 8; remaining rows are processed one by one.
         bits: of a weight: 4 or 8.
         integer: x is int8 and out is int32, without scale and zero; else all are float32 (zero is
             int8).
@@ -175,9 +175,9 @@ class _Worker(_Arguments):
     def __init__(self, rows: int, bits: int, integer: bool, target: Target) -> None:
         super().__init__(target)
         self.most, self.bits, self.integer = rows, bits, integer
-        # 16 sums in registers with AVX-512, else 8 in twice as many halves.
+        # 16 sums in registers with AVX-512, else 8, each in two halves.
         self.pairs = max(1, (8 if target.lanes == LANES else 4) // rows)
-        self.made = "int32" if integer else "float32"
+        self.dtype = "int32" if integer else "float32"
 
     def write(self) -> str:
         w, width = self.w, self.pairs * PAIR
@@ -213,14 +213,14 @@ class _Worker(_Arguments):
         return []
 
     def _tile(self, r: Value, c: Value, rows: int, pairs: int) -> list[Value]:
-        """Some rows times 32 columns, or several times as many."""
+        """Several rows times 32 columns, or a multiple of 32."""
         w = self.w
         own = [w.add(r, number(i)) for i in range(rows)]
         halves = range(2 * pairs)
         places = [w.add(c, number(LANES * h)) for h in halves]
         for row in own:
             for place in places:
-                w.store_value(constant(0, self.made, LANES), self.element("out", row, place, 4))
+                w.store_value(constant(0, self.dtype, LANES), self.element("out", row, place, 4))
 
         def group(g: Value, _: list[Value]) -> list[Value]:
             first, last = self.limits(g)
@@ -247,7 +247,7 @@ class _Worker(_Arguments):
         return []
 
     def _prefetch(self, k: Value, c: Value, pairs: int) -> None:
-        """Begin to load the weights of a later row, where a tile reads whole cache lines of it."""
+        """Prefetch the weights of a later row, if a tile reads whole cache lines of it."""
         w, columns = self.w, 8 * LINE // self.bits
         later = w.add(k, number(AHEAD))
         for first in range(0, pairs * PAIR - columns + 1, columns):
@@ -274,7 +274,7 @@ class _Worker(_Arguments):
             byte = w.add(w.shift_right(c, 1), number(LANES * pair))
             at = self.element("q", k, byte, 1)
             bytes_ = Value(w.load(at, f"<{LANES} x i8>", 1), "uint8", LANES)
-            # Numbers from 0 to 15 are 8 more than those meant; the zero points make up for it.
+            # Numbers from 0 to 15 are the weights plus 8; the zero points correct this.
             moved = w.convert("zext", w.bits_xor(bytes_, constant(-120, "int8", LANES)), "int32")
             wide = [w.bits_and(moved, w.like(moved, 15)), w.shift_right(moved, 4)]
         return [w.convert("sitofp", v, "float32") for v in wide]
@@ -305,10 +305,10 @@ class _Worker(_Arguments):
             total = w.sub(total, w.mul(zero, w.splat(amount, lanes)))
             scale = w.load_value(self.element("scale", g, column, 4), "float32", lanes)
             total = w.mul(total, scale)
-        w.store_value(w.add(w.load_value(at, self.made, lanes), total), at)
+        w.store_value(w.add(w.load_value(at, self.dtype, lanes), total), at)
 
     def _column(self, c: Value) -> list[Value]:
-        """One column that is left over, number by number."""
+        """One remaining column, number by number."""
         w = self.w
         odd = w.bits_and(c, number(1))
 
@@ -323,7 +323,7 @@ class _Worker(_Arguments):
             return w.convert("sitofp", w.select(high, w.shift_right(whole, 4), low), "float32")
 
         def row(r: Value, _: list[Value]) -> list[Value]:
-            w.store_value(constant(0, self.made), self.element("out", r, c, 4))
+            w.store_value(constant(0, self.dtype), self.element("out", r, c, 4))
 
             def group(g: Value, _: list[Value]) -> list[Value]:
                 first, last = self.limits(g)

@@ -138,14 +138,14 @@ class Part:
         return "float64" if is_float(self.dtype(value)) else self.dtype(value)
 
     def shares(self, threads: Value) -> tuple[Value, Value, Value]:
-        """How threads share a by-column kernel: flags (by groups, by columns, by rows)."""
+        """How threads divide a by-column kernel: flags (by groups, by columns, by rows)."""
         w = self.w
         many = w.compare("sge", self.groups, threads)
         wide = w.compare("sge", self.columns, w.mul(threads, word(words.PAD)))
         single = w.compare("eq", self.groups, word(1))
         by_columns = w.select(many, constant(0, "bool"), wide)
         neither = w.bits_xor(w.bits_or(many, wide), constant(1, "bool"))
-        # One thread with one group shares by groups; its slot is 0 in each of the cases.
+        # One thread with one group divides by groups; its slot is 0 in each of the cases.
         return many, by_columns, w.bits_and(neither, single)
 
 

@@ -1,8 +1,8 @@
 """Ops of one thread in loops over single elements, for programs that need no library.
 
-All sizes are part of the structure, so an argument block has addresses alone: 0 table, then one
-word for each input and each output, then scratch memory where there is some. Functions return 2
-where an index is out of range, else 0.
+All sizes are part of the structure, so an argument block has only addresses: 0 table, then one word
+for each input and each output, then scratch memory if any. Functions return 2 if an index is out of
+range, else 0.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class Term:
 
 @dataclass(frozen=True)
 class Indexed:
-    """Elements picked from, or written to, an array at places that tables of indices give.
+    """Elements picked from, or written to, an array at places given by tables of indices.
 
     Words: x, indices, y. Picking: y[place] = x[at(place)]; else y[at(place)] is combined with
     x[place].
@@ -55,9 +55,8 @@ class Indexed:
         indices: the dtype of the indices.
         combine: "pick", "set", "add", "max", "min" or "mul".
         shape: of the places.
-        near: elements of the array that is read or written in the order of the places, from place
-            to place.
-        far: elements of the indexed array from place to place.
+        near: strides, along the places, of the array that is read or written in their order.
+        far: strides of the indexed array along the places.
         terms: of the indices.
     """
 
@@ -168,7 +167,7 @@ def _nest(
 
     Args:
         shape: of the places.
-        steps: for each offset, by how much it grows along each axis.
+        steps: for each offset, its increment along each axis.
         starts: the offsets of the first place.
         body: gets the offsets.
     """
@@ -178,7 +177,7 @@ def _nest(
 
     def one(i: Value, _: list[Value]) -> list[Value]:
         here = [_moved(w, at, i, own[0]) for at, own in zip(starts, steps)]
-        _nest(w, shape[1:], [own[1:] for own in steps], here, body)
+        _nest(w, shape[1:], [strides[1:] for strides in steps], here, body)
         return []
 
     w.loop(_word(0), _word(shape[0]), 1, [], one)
@@ -199,7 +198,7 @@ def _store(w: Writer, value: Value, base: Value, at: Value, dtype: str) -> None:
 
 
 def _less(w: Writer, a: Value, b: Value) -> Value:
-    """Return whether a comes before b; NaN comes last."""
+    """Return whether a is before b; NaN is last."""
     if not is_float(a.dtype):
         return w.compare("slt" if is_signed(a.dtype) else "ult", a, b)
     last = w.bits_and(w.compare("uno", b, b), w.compare("ord", a, a))
@@ -235,7 +234,7 @@ def _write_indexed(w: Writer, kernel: Indexed) -> None:
             value = _COMBINE[kernel.combine](w, _load(w, y, far, kernel.dtype), value)
         _store(w, value, y, far, kernel.dtype)
 
-    _nest(w, kernel.shape[:split], [own[:split] for own in outer], starts, place)
+    _nest(w, kernel.shape[:split], [strides[:split] for strides in outer], starts, place)
 
 
 _COMBINE: dict[str, Callable[[Writer, Value, Value], Value]] = {
@@ -247,7 +246,7 @@ _COMBINE: dict[str, Callable[[Writer, Value, Value], Value]] = {
 
 
 def _index(w: Writer, raw: Value, size: int) -> Value:
-    """Return an index from 0 on; the function ends where it is out of range."""
+    """Return a nonnegative index; the function ends if it is out of range."""
     number = w.convert("sext" if is_signed(raw.dtype) else "zext", raw, "int64")
     low = w.compare("slt", number, _word(0))
     index = w.select(low, w.add(number, _word(size)), number)

@@ -1,4 +1,4 @@
-"""The loop plan of a kernel: its loops, what each computes, what is kept between them."""
+"""The loop plan of a kernel: its loops, the values of each, the values kept between them."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class LoopPlan:
     def is_rank_one(self, value: int) -> bool:
         """Whether a value is a number of the row times one of the column, of a float dtype.
 
-        Such values are the terms of products: like these, they are added without being rounded.
+        Such values are the terms of products, so they are also added without being rounded.
         """
         if not self.is_node(value) or self.node(value).op != "multiply":
             return False

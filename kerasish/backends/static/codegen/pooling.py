@@ -14,7 +14,7 @@ sums are in the order of the places, so results do not depend on the number of t
 The sources of a target are computed for each spatial axis separately (`window_ranges.py`). The
 chosen places are integers, in rows of channels padded to whole vectors.
 
-All sizes except that of the batch are part of the structure: a target needs so little work that
+All sizes except that of the batch are part of the structure: the work per target is so small that
 sizes in registers and on the stack would cost more.
 
 Argument block (int64 words): 0 table, 1 threads, 2 rows (targets without the last spatial axis), 3
@@ -69,7 +69,7 @@ class Pooling:
             `cover_ranges`).
         size: the window's sizes if its places are unrolled, else (): for "max" and windows of at
             most `MOST_PLACES` places.
-        full: whether all windows lie outside the padding.
+        full: whether no window overlaps the padding.
     """
 
     kind: str
@@ -131,8 +131,8 @@ def generate(pooling: Pooling, symbol: str, target: Target) -> tuple[str, set[st
 
 
 class _Sources(NamedTuple):
-    """Where the sources of a target along one axis begin: among the values and among the places of
-    windows (offsets of elements), how many there are, and the place of the first in the window.
+    """The sources of a target along one axis: the first one among the values and among the places
+    of windows (offsets of elements), their number, and the place of the first in the window.
     """
 
     value: Value
@@ -248,7 +248,7 @@ class _Block:
 
         Args:
             to: address of the target's channel 0. chosen: the target's first element among the
-                chosen places. begin: where its sources begin, among the values and among the
+                chosen places. begin: the first of its sources, among the values and among the
                 places of windows.
         """
         w, kind = self.w, self.pooling.kind
@@ -281,7 +281,7 @@ class _Block:
         )
 
     def _written_out(self, at: list[Value]) -> list[Value]:
-        """Return the state after all places of a window that lies inside x."""
+        """Return the state after all places of a window inside x."""
         w, steps, size = self.w, self.share.value_steps, self.pooling.size
         offsets = []
         for place in itertools.product(*map(range, size)):
@@ -295,7 +295,7 @@ class _Block:
         return state
 
     def _largest(self, values: Sequence[Value]) -> Value:
-        """Return the largest elements, NaN where any is: two are asked by one comparison."""
+        """Return the largest elements, NaN if any is NaN: one comparison checks two."""
         w, best = self.w, values[0]
         for value in values[1:]:
             larger = "ogt" if is_float(value.dtype) else "sgt" if is_signed(value.dtype) else "ugt"
@@ -310,7 +310,7 @@ class _Block:
         if self.pooling.kind != "max":
             return [constant(0, self.share.dtype, self.lanes)] * self.vectors
         lowest = scalars.neutral("row_max", self.share.dtype, self.lanes)
-        # A window of nothing larger than that has its first place inside x chosen.
+        # In a window with nothing larger, the first place inside x is chosen.
         first = [self._splat(place)] * self.vectors if self.pooling.places else []
         return [lowest] * self.vectors + first
 
@@ -362,7 +362,7 @@ class _Block:
         for n, value in enumerate(values):
             old, place = state[n], state[self.vectors + n]
             if is_float(value.dtype):
-                # Larger, or one of the two is NaN: the new one, where the old one is not.
+                # Choose the new one if it is larger, or if it is NaN and the old one is not.
                 hit = w.bits_and(w.compare("ugt", value, old), w.compare("ord", old, old))
             else:
                 hit = w.compare("sgt" if is_signed(value.dtype) else "ugt", value, old)

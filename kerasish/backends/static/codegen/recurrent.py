@@ -4,9 +4,9 @@ The gates are adjacent columns of one matrix (Keras's order: LSTM i, f, c, o; GR
 an operand at its own column offset with the row stride of the matrix: for `z` of (n, 4 * units),
 gate k is `Operand(z.ctypes.data + 4 * units * k, (4 * units,))`, columns = units. Gate outputs may
 overwrite gate inputs. `masked` adds an input, a bool (or a number, `mask_dtype`) per row: where it
-is false (or 0), states are unchanged. `whole` adapts a kernel to complete sequences: the incoming
-gradients of a step's results are further inputs, and values that only the backward pass needs are
-written where its product reads them.
+is false (or 0), states are unchanged. `sequence` adapts a kernel to complete sequences: the
+incoming gradients of a step's results are further inputs, and values that only the backward pass
+needs are written where its product reads them.
 """
 
 from __future__ import annotations
@@ -51,19 +51,19 @@ def lstm_forward(dtype: str = "float32", masked: bool = False, mask_dtype: str =
 
 
 def lstm_backward(
-    dtype: str = "float32", masked: bool = False, mask_dtype: str = "bool", whole: bool = False
+    dtype: str = "float32", masked: bool = False, mask_dtype: str = "bool", sequence: bool = False
 ) -> Kernel:
     """The gradients of `lstm_forward`.
 
-    Inputs: i, f, g, o, c (before the step), c', dh', dc' (with `whole`: the incoming gradients of
-    h' and c'; with `masked`: mask). Outputs: dz_i, dz_f, dz_c, dz_o, dc (with `masked`: the part of
-    dh' that bypasses the step and goes to dh).
+    Inputs: i, f, g, o, c (before the step), c', dh', dc' (with `sequence`: the incoming gradients
+    of h' and c'; with `masked`: mask). Outputs: dz_i, dz_f, dz_c, dz_o, dc (with `masked`: the part
+    of dh' that bypasses the step and goes to dh).
     """
     k = KernelBuilder()
     i, f, g, o, c, new_c, dh, dc = _inputs(k, 8, dtype)
-    arriving = _inputs(k, 2, dtype) if whole else []
+    arriving = _inputs(k, 2, dtype) if sequence else []
     mask = _step_mask(k, masked, mask_dtype)
-    if whole:
+    if sequence:
         dh, dc = dh + arriving[0], dc + arriving[1]
     t = k.op("tanh", new_c)
     through = dc + dh * o * (1.0 - t * t)
@@ -82,12 +82,12 @@ def lstm_backward(
 
 
 def gru_forward(
-    dtype: str = "float32", masked: bool = False, mask_dtype: str = "bool", whole: bool = False
+    dtype: str = "float32", masked: bool = False, mask_dtype: str = "bool", sequence: bool = False
 ) -> Kernel:
     """h' = z h + (1 - z) n with n = tanh(x_h + r h_h) (Keras's reset_after=True).
 
     Inputs: x_z, x_r, x_h (x W + b), h_z, h_r, h_h (h U + c), h (with `masked`: mask). Outputs: z,
-    r, n (with `whole`: h_h), h'.
+    r, n (with `sequence`: h_h), h'.
     Source: Cho et al., EMNLP 2014, in cuDNN's variant.
     """
     k = KernelBuilder()
@@ -95,31 +95,31 @@ def gru_forward(
     mask = _step_mask(k, masked, mask_dtype)
     z, r = k.op("sigmoid", xz + hz), k.op("sigmoid", xr + hr)
     n = k.op("tanh", xh + r * hh)
-    for gate in (z, r, n, hh) if whole else (z, r, n):
+    for gate in (z, r, n, hh) if sequence else (z, r, n):
         k.output(gate, dtype)
     k.output(_keep(k, mask, n + z * (h - n), h), dtype)
     return k.build()
 
 
 def gru_backward(
-    dtype: str = "float32", masked: bool = False, mask_dtype: str = "bool", whole: bool = False
+    dtype: str = "float32", masked: bool = False, mask_dtype: str = "bool", sequence: bool = False
 ) -> Kernel:
     """The gradients of `gru_forward`.
 
-    Inputs: z, r, n, h_h, h, dh' (with `whole`: the incoming gradient of h'; with `masked`: mask).
-    Outputs: dz, dr (the same for x and h), dx_h (with `whole`: dz and dr again), dh_h, and the part
-    of dh' that goes to dh in addition to dz U', dr U', dh_h U'.
+    Inputs: z, r, n, h_h, h, dh' (with `sequence`: the incoming gradient of h'; with `masked`:
+    mask). Outputs: dz, dr (the same for x and h), dx_h (with `sequence`: dz and dr again), dh_h,
+    and the part of dh' that is added to dh in addition to dz U', dr U', dh_h U'.
     """
     k = KernelBuilder()
     z, r, n, hh, h, dh = _inputs(k, 6, dtype)
-    arriving = _inputs(k, 1, dtype) if whole else []
+    arriving = _inputs(k, 1, dtype) if sequence else []
     mask = _step_mask(k, masked, mask_dtype)
-    if whole:
+    if sequence:
         dh = dh + arriving[0]
     dn = dh * (1.0 - z) * (1.0 - n * n)
     gradients = (dh * (h - n) * z * (1.0 - z), dn * hh * r * (1.0 - r), dn, dn * r)
     kept = [_keep(k, mask, gradient, 0.0) for gradient in gradients]
-    for gradient in (*kept[:3], *kept[:2], kept[3]) if whole else kept:
+    for gradient in (*kept[:3], *kept[:2], kept[3]) if sequence else kept:
         k.output(gradient, dtype)
     k.output(_keep(k, mask, dh * z, dh), dtype)
     return k.build()
@@ -142,18 +142,18 @@ def simple_forward(
 
 
 def simple_backward(
-    dtype: str = "float32", masked: bool = False, mask_dtype: str = "bool", whole: bool = False
+    dtype: str = "float32", masked: bool = False, mask_dtype: str = "bool", sequence: bool = False
 ) -> Kernel:
     """dz = dh' (1 - h'**2).
 
-    Inputs: h', dh' (with `whole`: the incoming gradient of h'; with `masked`: mask). Outputs: dz
+    Inputs: h', dh' (with `sequence`: the incoming gradient of h'; with `masked`: mask). Outputs: dz
     (with `masked`: the part of dh' that bypasses the step and goes to dh).
     """
     k = KernelBuilder()
     h, dh = _inputs(k, 2, dtype)
-    arriving = _inputs(k, 1, dtype) if whole else []
+    arriving = _inputs(k, 1, dtype) if sequence else []
     mask = _step_mask(k, masked, mask_dtype)
-    if whole:
+    if sequence:
         dh = dh + arriving[0]
     k.output(_keep(k, mask, dh * (1.0 - h * h), 0.0), dtype)
     if mask is not None:

@@ -34,8 +34,7 @@ class Row:
         self.indices: dict[tuple[int, str], Value] = {}
         self.place = RowPlace(r, self.address, self.kept)
 
-    # --- addresses
-    # ---------------------------------------------------------------------------------
+    # --- addresses --------------------------------------------------------------------------------
     def address(self, number: int) -> Value:
         """The address of this row of operand `number`."""
         if number not in self.addresses:
@@ -86,8 +85,7 @@ class Row:
 
         return w.branch(good, lambda: [i], complain)[0]
 
-    # --- row and scalar values
-    # -------------------------------------------------------------------------
+    # --- row and scalar values --------------------------------------------------------------------
     def narrow(self, value: int) -> Value:
         """A row- or scalar-level value (its reductions are done)."""
         if value not in self.values:
@@ -121,8 +119,7 @@ class Row:
     def _checked_column(self, index: int) -> Value:
         return self._checked(index, self.worker.columns)
 
-    # --- the whole row
-    # -----------------------------------------------------------------------------------
+    # --- the whole row ----------------------------------------------------------------------------
     def run(self, c0: Value, c1: Value, totals: State) -> State:
         """All loops of this row over columns c0 .. c1, its row outputs, its share of the totals."""
         for place, v in enumerate(self.plan.spills):
@@ -130,7 +127,7 @@ class Row:
         for loop in self.plan.loops:
             totals = self._run_loop(loop, c0, c1, totals)
         w = self.w
-        # All values before the first store: an output may lie where an input is.
+        # All values before the first store: an output may use the memory of an input.
         values = [self.narrow(self.kernel.outputs[n].value) for n in self.plan.row_outputs]
         for n, value in zip(self.plan.row_outputs, values, strict=True):
             output = self.kernel.outputs[n]
@@ -146,8 +143,8 @@ class Row:
         return result
 
     def _prepare(self, loop: Loop) -> None:
-        """Make addresses and narrow values before the loop, so that they are made once."""
-        # What is picked out of an input is read before the input may be overwritten.
+        """Compute addresses and narrow values before the loop, so that they are computed once."""
+        # Elements picked from an input are read before the input may be overwritten.
         for v in self.plan.picks:
             if self.plan.levels.phase[v] <= loop.phase:
                 self.narrow(v)

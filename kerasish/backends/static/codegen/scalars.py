@@ -164,7 +164,7 @@ def _add(w: Writer, a: Value, b: Value) -> Value:
 
 def _integer_division(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
     """(floor(a / b), a - floor(a / b) * b); 0 and 0 where b is 0."""
-    quotient, rest = functions.divide_whole(w, a, b)
+    quotient, rest = functions.divide_integers(w, a, b)
     if not is_signed(a.dtype):
         return quotient, rest
     zero = w.like(a, 0)
@@ -194,7 +194,7 @@ def _remainder(w: Writer, a: Value, b: Value) -> tuple[Value, Value]:
 def _floor_divide(w: Writer, a: Value, b: Value) -> Value:
     if not is_float(a.dtype):
         return _integer_division(w, a, b)[0]
-    # One less where the signs differ. The remainder plus b would not do, since b may be infinite.
+    # One less where the signs differ. The remainder plus b would be wrong, since b may be infinite.
     rest, apart = _remainder(w, a, b)
     quotient = w.div(w.sub(a, rest), b)
     quotient = w.select(apart, w.sub(quotient, w.like(a, 1)), quotient)

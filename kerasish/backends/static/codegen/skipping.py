@@ -2,8 +2,9 @@
 
 After ReLU about half of the numbers are 0, and of an image often more. A product of one row takes
 as long as it takes to read the weights, so the weights of these terms are not read. The numbers of
-the other terms are listed once for all columns. As no processor foresees which rows of weights are
-read next, those of the terms `AHEAD` in the list are prefetched into the second cache.
+the other terms are listed once for all columns. The processor cannot predict which rows of weights
+are read next, so those of the term `AHEAD` places further in the list are prefetched into the L2
+cache.
 
 A term that is 0 changes no sum of finite numbers but a sum of -0, and what is added here is added
 to one that begins with +0 (see `direct`). By weights that are not finite such a term is NaN, so
@@ -22,7 +23,7 @@ from kerasish.backends.static.machine.assembly import Value, Writer, constant
 from kerasish.typing import Array
 
 NOTE = 16  # numbers behind packed weights, the first of which is the note
-AHEAD = 12  # terms; 6 take as long where the third cache holds the weights, 1.4 times where not
+AHEAD = 12  # terms; 6 take as long if the L3 cache holds the weights, 1.4 times as long if not
 MOST = 4096  # terms of a list, which lies on the stack
 _LINE = 16  # numbers of a cache line
 _WORD = 64  # terms whose bits are in one number

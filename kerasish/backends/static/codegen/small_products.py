@@ -1,9 +1,9 @@
 """Functions that other loops call for small products, with one matrix packed in a cache.
 
 The packed matrix is cut into strips of columns, two vectors wide, then one; the columns after the
-last one are zeros or numbers that do not count. Strip after strip lies in memory, and in a strip
-row after row: the strip that begins at column c lies at c times the number of rows. A sum adds its
-terms in order, whatever the other sizes.
+last one are zeros or arbitrary numbers. Strips are stored one after the other, each in order of its
+rows: the strip that starts at column c is at c times the number of rows. A sum adds its terms in
+order, for all other sizes.
 
 Functions, with sizes and strides in elements:
 
@@ -38,7 +38,7 @@ def tile_rows(target: Target) -> int:
 
 
 def padded(count: int) -> int:
-    """Return how many columns a packed matrix of this many takes at most."""
+    """Return the most columns, with padding, that a packed matrix of `columns` columns takes."""
     return -(-count // WIDEST) * WIDEST
 
 
@@ -137,7 +137,7 @@ def _square(
     w: Writer, _: str, source: Value, row: Value, rows: Value, columns: Value, to: Value,
     width: Value,
 ) -> None:  # fmt: skip
-    """Turn a square of a vector's lanes; rows after the last one repeat it."""
+    """Transpose a square of a vector's lanes; rows after the last one repeat it."""
     lanes = w.target.lanes
     last = w.sub(least(w, rows, word(lanes)), word(1))
     places = [w.address(source, w.mul(least(w, word(i), last), row), 4) for i in range(lanes)]

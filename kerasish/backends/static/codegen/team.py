@@ -1,13 +1,13 @@
-"""Helpers: threads that take shares of short work, and that no caller waits for.
+"""Helpers: threads that take shares of short work, and for which no caller waits.
 
-OpenMP's threads meet at the begin and the end of each part: one that another process keeps from
-running makes all wait for a time slice. Here the calling thread offers shares, and takes them
-itself as well. A helper that is awake takes some. One that comes late finds none left. The caller
-waits only for shares that a helper has begun.
+OpenMP's threads synchronize at the start and the end of each part: if another process keeps one of
+them from running, all wait for a time slice. Here the calling thread offers shares, and also takes
+shares itself. A helper that is awake takes some; for a late helper none remains. The caller waits
+only for shares that a helper has started.
 
-A caller that waits long asks whether its helpers had a processor. If not, callers keep offers to
-themselves for a while: a step beside busy processes is as fast as on one thread. Shares are the
-same on every thread, and so are the bits.
+A caller that waits long checks whether its helpers had a processor. If not, callers make no offers
+for a while: while other processes are busy, a step is as fast as on one thread. Shares do not
+depend on the thread, and so the bits do not either.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ class _Team:
 
     Attributes:
         function: the address of the record function.
-        once: that of records which the first thread that comes runs alone.
+        once: that of records which run once, in the first thread that reaches them.
         table: the address of a table for kernels, whose parallel loop offers shares to helpers.
-        state: the address of the state, which is never freed: a helper may still look at it.
+        state: the address of the state, which is never freed: a helper may still read it.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class _Team:
         os.register_at_fork(after_in_child=self._forget)
 
     def have(self, helpers: int) -> None:
-        """Let there be at least this many helpers."""
+        """Start helpers until there are at least this number."""
         with self._lock:
             while len(self._threads) < helpers:
                 thread = threading.Thread(target=self._run, name="kerasish helper", daemon=True)
@@ -99,7 +99,7 @@ class _Team:
             self._help(self.state)
 
     def stop(self) -> None:
-        """End all helpers: no code may run while Python frees what it belongs to."""
+        """End all helpers: none may run while Python frees their code."""
         with self._lock:
             self._words[HELPERS], self._words[STOP] = 0, 1
             for thread in self._threads:
@@ -123,7 +123,7 @@ _helpers: contextvars.ContextVar[int] = contextvars.ContextVar("helpers", defaul
 
 @contextlib.contextmanager
 def using_helpers(helpers: int) -> Iterator[None]:
-    """Let units that are made in the block, in this thread, count on this number of helpers."""
+    """Let units that are created in the block, in this thread, expect this number of helpers."""
     token = _helpers.set(helpers)
     try:
         yield
@@ -137,12 +137,12 @@ def most_helpers() -> int:
 
 
 def helpers_for(work: float, grain: float) -> int:
-    """Return how many helpers pay, such that each thread has at least `grain` of the work."""
+    """Return the number of helpers with which each thread has at least `grain` of the work."""
     return max(0, min(_helpers.get(), int(work // grain) - 1))
 
 
 def can_help() -> bool:
-    """Return whether there may be helpers on this machine: Linux on x86-64."""
+    """Return whether this machine supports helpers: Linux on x86-64."""
     return sys.platform == "linux" and platform.machine().lower() in ("x86_64", "amd64")
 
 
@@ -157,12 +157,12 @@ _shares: contextvars.ContextVar[int] = contextvars.ContextVar("shares", default=
 
 @contextlib.contextmanager
 def using_team(shares: int) -> Iterator[None]:
-    """Let units and records that are made in the block, in this thread, use the team.
+    """Let units and records that are created in the block, in this thread, use the team.
 
     Their loops offer shares to helpers, not to OpenMP's threads, and large products are divided.
 
     Args:
-        shares: of a large product, one for each thread; 1: OpenMP's threads as usual.
+        shares: of a large product, one per thread; 1: use OpenMP's threads instead.
     """
     token = _shares.set(shares)
     try:
@@ -188,7 +188,7 @@ def together_record(lists: Sequence[Sequence[Record]], helpers: int, name: str =
     Args:
         lists: none reads or writes what another one writes. Each record uses one thread; a list
             that fails ends there, the others run to their ends.
-        helpers: how many may take lists.
+        helpers: the number that may take lists.
         name: for messages.
     """
     team = _team()
@@ -209,9 +209,9 @@ def ahead_records(
     """Return records that run both lists of each pair, in order; helpers run first lists ahead.
 
     Args:
-        pairs: a second list may read what the first lists up to its own, and the second lists
-            before, have written. Each record uses one thread.
-        helpers: how many may run first lists.
+        pairs: a second list may read what earlier second lists, and first lists up to its own, have
+            written. Each record uses one thread.
+        helpers: the number that may run first lists.
         name: for messages.
     """
     team, runtime = _team(), load_runtime()
@@ -226,10 +226,10 @@ def ahead_records(
         words = [team.state, at + _LINE * number, table.ctypes.data, len(table), waits]
         return Record(team.once, np.array(words, np.int64), name, Kept([table], [*records], None))
 
-    own = [record for i, (_, second) in enumerate(pairs) for record in (once(i, True), *second)]
+    calls = [record for i, (_, second) in enumerate(pairs) for record in (once(i, True), *second)]
     # Helpers take lists from the last one on.
     others = [[once(i, False)] for i in range(len(pairs) - 1, 0, -1)]
     return [
         Record(runtime.call_copy, clear, name, Kept([zeros, owner], [], None)),
-        together_record([own, *others], helpers, name),
+        together_record([calls, *others], helpers, name),
     ]

@@ -1,10 +1,10 @@
 """The code of helpers, and of callers that offer shares to them; see `team`.
 
-The state (64-bit words, on cache lines of their own) holds a ticket: the number of the offer, and
-how many shares callers and helpers have taken. Who raises it from a value that it has read owns a
-share. The caller takes shares from the first on, helpers from the last on: in the next run each
-thread reads the same weights again, which its processor's own cache may still hold. What is offered
-changes only while the ticket is closed.
+The state (64-bit words, on separate cache lines) holds a ticket: the number of the offer, and the
+numbers of shares that the caller and helpers have taken. A thread that increments it from a value
+that it has read owns a share. The caller takes shares from the first on, helpers from the last on.
+So each thread reads the same weights in the next run, and its processor's cache may still hold
+them. The offer changes only while the ticket is closed.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ LENGTH = 46  # bytes of the set of processors that a single helper had before it
 CLOCKS, MOST_CLOCKS = 48, 8  # the CPU clocks of the first helpers
 ALLOWED, _MASK = CLOCKS + MOST_CLOCKS, 16  # that set, and the words of a set
 WORDS = ALLOWED + _MASK
-TAKEN = 16  # bits of a ticket that count the caller's shares, and as many for those of helpers
+TAKEN = 16  # bits of a ticket that count the caller's shares; 16 more count those of helpers
 SHARES = 2 * TAKEN
 CLOSED = (1 << TAKEN) - 1
-# A helper looks for work as long, about 600 microseconds, before it sleeps: parts of a training
+# A helper spins for this time, about 600 microseconds, before it sleeps: the parts of a training
 # step that one thread runs are shorter, and waking a helper takes as long as a small part.
 CYCLES = 1_500_000
-LONG_WAIT = 250_000  # cycles of a wait after which a caller asks whether its helpers ran
-# Cycles for which callers keep offers to themselves after waits for helpers that did not run: none
-# after the first one, then twice as many each time, fewer after offers without such a wait, by
-# 1 / 8 of the time they took. Two callers that have met keep theirs for the first number.
+LONG_WAIT = 250_000  # cycles of a wait after which a caller checks whether its helpers ran
+# Cycles for which callers make no offers after waits for helpers that did not run: none after the
+# first wait, then doubled each time. After offers without such a wait the number decreases by 1 / 8
+# of their time. After two callers collide, they make no offers for the first number.
 FIRST_PENALTY, MOST_PENALTY, FORGIVEN = 1 << 22, 1 << 28, 3
-LOOKS, WAITS = 64, 1 << 9  # between two offers of the processor to others: some microseconds
+LOOKS, WAITS = 64, 1 << 9  # polls between two yields of the processor: several microseconds
 FUTEX, YIELD, WAIT, WAKE = 202, 24, 128, 129  # Linux on x86-64; "private" futexes
 GET_TIME, MONOTONIC, CPU_CLOCK = 228, 1, 6  # `clock_gettime`; bits of a thread's CPU clock
 GET_CPU, SET_AFFINITY, GET_AFFINITY = 309, 203, 204
 
 
 CLOCK = ("declare i64 @llvm.readcyclecounter()", "declare void @llvm.x86.sse2.pause()")
-# Who looks again and again leaves the core to the other thread of it, where a core runs two.
+# While a thread spins, the other hardware thread of its core should run.
 _PAUSE = "  call void @llvm.x86.sse2.pause()"
-# Of the ticket %t: the shares of the caller, those of helpers, and whether any of %n is left.
+# Of the ticket %t: the shares of the caller, those of helpers, and whether any of %n remain.
 _LEFT = f"""  %front = and i64 %t, {CLOSED}
   %back.high = lshr i64 %t, {TAKEN}
   %back = and i64 %back.high, {CLOSED}
@@ -54,10 +54,10 @@ def _at(name: str, word: int) -> str:
     return f"  %{name} = getelementptr i64, ptr %state, i64 {word}"
 
 
-# A system often wakes a thread on the processor of the one that wakes it. Both would take turns for
-# milliseconds, and the caller would compute all shares.
-# i64 SYMBOL.away(syscall, thread, cpu, all): takes a processor from those of a thread, stores the
-# set of all that it had; returns the bytes of the set, or 0 where the thread may run on no other.
+# The system often wakes a thread on the processor of the thread that wakes it. Both would then
+# alternate for milliseconds, and the caller would compute all shares.
+# i64 SYMBOL.away(syscall, thread, cpu, all): removes a processor from those of a thread and stores
+# the previous set; returns the bytes of the set, or 0 if the thread may run on no other processor.
 _AWAY = f"""define internal i64 @SYMBOL.away(ptr %syscall, i64 %thread, i64 %cpu, ptr %all) #0 {{
 entry:
   %others = alloca [{_MASK} x i64], align 16
@@ -86,10 +86,10 @@ exit:
   ret i64 0
 }}"""
 # i64 SYMBOL.time(syscall, clock): nanoseconds.
-# i64 SYMBOL.idle(state, syscall): nanoseconds, less twice the CPU time of all helpers. Where it
+# i64 SYMBOL.idle(state, syscall): nanoseconds, less twice the CPU time of all helpers. If it
 # grows, helpers have had less than half of a processor.
-# void SYMBOL.wait(state, word, wanted, start): waits until the word is what is wanted, and judges
-# how long that took. `start` is the time at which the work began.
+# void SYMBOL.wait(state, word, wanted, start): waits until the word has the expected value, and
+# updates the penalty by the length of the wait. `start` is the time at which the work started.
 _WAIT = f"""define internal i64 @SYMBOL.time(ptr %syscall, i64 %clock) #0 {{
 entry:
   %at = alloca [2 x i64], align 16
@@ -295,7 +295,7 @@ exit:
 
 # i32 SYMBOL(state): takes shares until the word `stop` is set.
 # void SYMBOL.leave(state, syscall): leaves the processor of the caller that has woken the thread,
-# where the system has put it there, and may run on all of its processors again.
+# if the system has placed it there, and restores the set of all its processors.
 HELP = Text(
     _AWAY
     + f"""
@@ -410,8 +410,8 @@ TOGETHER = lists_at_once(
 )
 
 
-# Runs share(arg, t, n) for t in 0 .. n-1, as `PARALLEL` of the driver does, on the calling thread
-# and on helpers; arg's first word is the address of a table whose word after the functions of the
+# Runs share(arg, t, n) for t in 0 .. n-1, like `PARALLEL` of the driver, on the calling thread and
+# on helpers; arg's first word is the address of a table whose word after the functions of the
 # library is the state.
 PARALLEL = Text(
     OFFER
@@ -433,9 +433,9 @@ many:
     CLOCK,
 )
 
-# Words: 0 the state, 1 the address of a word, 2 records, 3 their number, 4 whether it waits. Who
-# comes first runs the records: the word is 0 before, then TAKEN_UP, at last FINISHED. Who comes
-# later waits for that, or does nothing.
+# Words: 0 the state, 1 the address of a word, 2 records, 3 their number, 4 whether it waits. The
+# first thread runs the records: the word is 0 before, then TAKEN_UP, finally FINISHED. A later
+# thread waits for that, or does nothing.
 TAKEN_UP, FINISHED = 1, 2
 ONCE = Text(
     WALK

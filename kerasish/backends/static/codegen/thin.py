@@ -1,17 +1,17 @@
-"""Products with a few columns, such as those of LoRA.
+"""Products with few columns, such as those of LoRA.
 
     out (rows, columns) = a (rows, terms) @ b (terms, columns)
 
-A library fills half of its vectors with 8 columns. Here a tile is some rows times one vector of
-`WIDTH` numbers, in registers. `a` is read once, where it lies; `b` is copied to rows of `WIDTH`
-numbers first, unless it lies so.
+A library fills half of its vectors with 8 columns. Here a tile is several rows times one vector of
+`WIDTH` numbers, in registers. `a` is read once, in place; `b` is copied to rows of `WIDTH` numbers
+first, unless it already has this layout.
 
 Long sums are added up in blocks of `BLOCK` terms, in order: rounding grows with the terms of a
 block, and results do not depend on the number of threads.
 
 Argument block (int64 words): 0 table, 1 threads, 2 rows, 3 unused, 4 terms, 5 address of a, 6 its
 stride from term to term, 7 address of b, 8 and 9 its strides (terms, columns), 10 address of out,
-11 its stride from row to row, 12 scratch memory for b (`scratch_size` bytes; 0: b lies well).
+11 its stride from row to row, 12 scratch memory for b (`scratch_size` bytes; 0: no copy).
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ from kerasish.backends.static.machine.assembly import (
 from kerasish.typing import Array
 
 WIDTH = 8  # columns at most
-BLOCK = 512  # terms that are added up alone
+BLOCK = 512  # terms that are added up separately
 
 
 @dataclass(frozen=True)
 class ThinProduct:
-    """Structure of a product with a few columns.
+    """Structure of a product with few columns.
 
     Attributes:
-        columns: how many, at most `WIDTH`.
+        columns: the number of columns, at most `WIDTH`.
         row: numbers of `a` from one row to the next.
-        apart: whether the terms of a row of `a` lie apart.
+        apart: whether the terms of a row of `a` are not adjacent.
     """
 
     columns: int
@@ -104,7 +104,7 @@ class _Arguments:
 
 
 class _Copy(_Arguments):
-    """Copies b to scratch memory, its rows filled up with zeros."""
+    """Copies b to scratch memory; its rows are padded with zeros."""
 
     def write(self) -> str:
         w = self.w
@@ -152,7 +152,7 @@ class _Worker(_Arguments):
         return w.body()
 
     def _ends(self, r: Value, count: int) -> list[Value]:
-        """Return the addresses of some rows of the result."""
+        """Return the addresses of `count` rows of the result."""
         return lines(self.w, self.out, r, self.out_row, count)
 
     def _clear(self, r: Value, count: int) -> None:
@@ -165,7 +165,7 @@ class _Worker(_Arguments):
         return Columns(self.w, WIDTH, None if columns == WIDTH else word(columns))
 
     def _tile(self, r: Value, count: int, first: Value, terms: Value) -> None:
-        """Add the sums of some terms to some rows of the result."""
+        """Add the sums of a block of terms to `count` rows of the result."""
         w, kernel = self.w, self.kernel
         at = w.add(w.mul(r, word(kernel.row)), w.mul(first, self.a_term))
         start = w.address(self.a, at, 4)

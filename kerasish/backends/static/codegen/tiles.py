@@ -1,4 +1,4 @@
-"""Tiles of products in registers: some rows times a few vectors of columns."""
+"""Tiles of products in registers: several rows times a few vectors of columns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def share(w: Writer, count: Value, each: int = 1) -> tuple[Value, Value]:
     Args:
         w: where the code is written.
         count: the numbers 0 to count - 1 are shared.
-        each: of a run, which one thread takes as a whole.
+        each: the length of a run, which one thread takes as a whole.
     """
     runs = w.two("sdiv", w.add(count, word(each - 1)), word(each))
     thread, ends = Value("%t", "int64"), []
@@ -50,7 +50,7 @@ class Columns:
     Args:
         w: where the code is written.
         lanes: of a vector.
-        rest: how many lanes count; None: all.
+        rest: the number of valid lanes; None: all.
     """
 
     def __init__(self, w: Writer, lanes: int, rest: Value | None = None) -> None:
@@ -58,13 +58,13 @@ class Columns:
         self.mask = None if rest is None else memory.tail_mask(w, rest, lanes)
 
     def load(self, at: Value) -> Value:
-        """Return the vector at an address, with zeros in the lanes that do not count."""
+        """Return the vector at an address, with zeros in invalid lanes."""
         if self.rest is None or self.mask is None:
             return memory.load_full(self.w, at, "float32", self.lanes)
         return memory.load_tail(self.w, at, "float32", self.lanes, self.rest, self.mask)
 
     def store(self, x: Value, at: Value) -> None:
-        """Write the lanes that count."""
+        """Write the valid lanes."""
         if self.rest is None or self.mask is None:
             memory.store_full(self.w, x, at, "float32")
         else:
@@ -90,14 +90,14 @@ def over_rows(
 
 
 def lines(w: Writer, base: Value, r: Value, width: Value, count: int) -> list[Value]:
-    """Return the addresses of some rows of a matrix.
+    """Return the addresses of `count` rows of a matrix.
 
     Args:
         w: where the code is written.
         base: the address of row 0.
         r: the first row.
         width: numbers from one row to the next.
-        count: how many.
+        count: the number of rows.
     """
     results = [w.address(base, w.mul(r, width), 4)]
     for _ in range(count - 1):
@@ -120,8 +120,8 @@ def product(
         width: numbers from one of its rows to the next.
         terms: of each sum.
         columns: the vectors of the tile, which are adjacent.
-        starts: what the terms are added to; nothing: zeros.
-        before: writes what comes before each term, given its number.
+        starts: the values to which the terms are added; empty: zeros.
+        before: writes the code before each term, given its number.
     """
     vectors, lanes = len(columns), columns[0].lanes
 

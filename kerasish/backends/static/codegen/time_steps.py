@@ -1,12 +1,13 @@
 """All time steps of an LSTM in one function: products and cells, forward and backward.
 
-Each thread computes some rows of the batch over all time steps, so threads do not meet in between.
-The recurrent kernel is packed once per call, so that its strips are read from end to end. A sum has
-one order of its terms, whatever the number of rows and threads: the bits do not depend on them.
+Each thread computes some rows of the batch over all time steps, so threads do not synchronize in
+between. The recurrent kernel is packed once per call, so that its strips are read sequentially. The
+order of the terms of a sum does not depend on the number of rows and threads, and so the bits do
+not either.
 
-A tile of a product is some rows times a few vectors, in registers. Forward, the products of a time
-step come first, then the cells, row by row. Backward, the gradients of the gates come first; their
-product with the turned kernel gives the gradient by the state before.
+A tile of a product is several rows times a few vectors, in registers. Forward, the products of a
+time step are computed first, then the cells, row by row. Backward, the gradients of the gates are
+computed first; their product with the transposed kernel is the gradient by the previous state.
 
 Argument block (int64 words): 0 table, 1 threads (0: one, and the scratch memory holds the packed
 kernel of an earlier call), 2 steps, 3 rows, 4 units, 5 scratch memory (`scratch_size` bytes), then
@@ -48,11 +49,11 @@ FORWARD = ("x", "recurrent", "h", "c", "states", "cells", "gates")
 BACKWARD = ("g_states", "g_cells", "recurrent", "c", "cells", "gates", "dx", "dh", "dc")
 ARRIVING = BACKWARD[:2]
 GATES = 4
-# FLOPs per thread, about 12 microseconds: a second thread takes some microseconds to wake up.
+# FLOPs per thread, about 12 microseconds: a second thread takes several microseconds to wake up.
 GRAIN = 1e6
 THREADS, STEPS, FIRST = 1, 2, 6  # words; that of the first address
 _WIDEST = 16  # lanes of the widest vector
-_SQUARE = 16  # rows and columns that are turned at a time
+_SQUARE = 16  # rows and columns that are transposed at a time
 
 
 @dataclass(frozen=True)
@@ -61,7 +62,7 @@ class TimeSteps:
 
     Attributes:
         backward: whether it computes the gradients.
-        given: at which time steps gradients by states and by cells arrive: "every", "last" (the
+        given: the time steps at which gradients by states and by cells arrive: "every", "last" (the
             array is that of the last time step), "none".
     """
 
@@ -84,7 +85,7 @@ def scratch_size(kernel: TimeSteps, rows: int, units: int) -> int:
 
 
 def tile_rows(target: Target) -> int:
-    """Return the rows of a tile: as many as the registers hold with a vector of each gate."""
+    """Return the rows of a tile: the most that registers hold with a vector of each gate."""
     return 4 if target.level == "avx512" else 2
 
 
@@ -151,7 +152,7 @@ work:
 
 
 class _Steps:
-    """What the forward and the backward function have in common.
+    """The base of the forward and the backward function.
 
     Args:
         kernel: the structure.
@@ -205,7 +206,7 @@ class _Steps:
         w.loop(start, last, 1, [], part)
 
     def over(self, first: Value, last: Value, body: Callable[..., None]) -> None:
-        """Write body(row, column, columns) for each vector of columns of some rows."""
+        """Write body(row, column, columns) for each vector of columns of a range of rows."""
 
         def row(r: Value, _: list[Value]) -> list[Value]:
             self.over_columns(word(0), self.vectors, lambda u, columns: body(r, u, columns))
@@ -232,7 +233,7 @@ class _Steps:
 
         Args:
             rows, strip, terms, vectors: see `sums`.
-            at: where those of the first row lie.
+            at: the address of those of the first row.
             row: numbers from one row of sums to the next.
         """
         w, sums = self.w, self.sums(rows, strip, terms, vectors)
@@ -322,7 +323,7 @@ class _Forward(_Steps):
         return w.body()
 
     def _sums_at(self, r: Value, u: Value) -> Value:
-        """Return where the sums of all gates of one vector of units of a row lie."""
+        """Return the address of the sums of all gates of one vector of units of a row."""
         w = self.w
         return self.moved(self.spare, w.mul(w.add(w.mul(r, self.padded), u), word(GATES)))
 
@@ -332,14 +333,14 @@ class _Forward(_Steps):
         return [w.load_value(place, "float32", lanes) for place in places]
 
     def _write_sums(self, h: Value, r: Value, count: int, u: Value, weights: Value) -> None:
-        """Write the products of some rows of states with a strip."""
+        """Write the products of rows of states with a strip."""
         rows, at = lines(self.w, h, r, self.units, count), self._sums_at(r, u)
         self.write_tile(rows, weights, self.units, GATES, at, self.w.mul(self.padded, word(GATES)))
 
 
 class _Backward(_Steps):
     def over_strips(self, first: Value, last: Value, body: Callable[[Value, int], None]) -> None:
-        """Write body(vector, vectors) for each strip of the turned kernel.
+        """Write body(vector, vectors) for each strip of the transposed kernel.
 
         Args:
             first: the first vector, that of a strip.
@@ -362,7 +363,7 @@ class _Backward(_Steps):
         w.loop(start, last, 1, [], one)
 
     def pack(self) -> str:
-        """Turn the kernel: strips of several vectors of units, with a row for each gate's unit."""
+        """Transpose the kernel: strips of vectors of units, with a row for each gate's unit."""
         w, lanes = self.w, self.lanes
         source = self.at["recurrent"]
 
@@ -402,7 +403,7 @@ class _Backward(_Steps):
         w = self.w
         first, last = share(w, self.rows, self.tile)
         block = w.mul(self.rows, self.units)
-        cell = recurrent.lstm_backward("float32", whole=True)
+        cell = recurrent.lstm_backward("float32", sequence=True)
         self._begin(first, last)
 
         def step(i: Value, _: list[Value]) -> list[Value]:
@@ -470,7 +471,7 @@ class _Backward(_Steps):
         self.over(first, last, copy)
 
     def _by_states(self, dz: Value, first: Value, last: Value, v: Value, vectors: int) -> None:
-        """Write the products of the rows' gradients with a strip of the turned kernel."""
+        """Write the products of the rows' gradients with a strip of the transposed kernel."""
         w = self.w
         c = w.mul(v, word(self.lanes))
         strip = w.address(self.packed, w.mul(c, self.width), 4)

@@ -14,9 +14,9 @@ Stated error, in units in the last place, over every finite argument
 | sin, cos | 2 | C library | reduced in float64 by pi/2 in three parts; above 2**30 C library |
 | power | 1 | C library | in float64: exp(y log(abs(x))) |
 
-NaN gives NaN; infinities and signed zeros give the results of C's functions. The coefficients are
-minimax fits of our own (Lawson's iteration on 4,000 Chebyshev points) and Taylor's for float64.
-A function without a polynomial here calls the C library lane by lane through the table of pointers
+NaN returns NaN; infinities and signed zeros return the results of C's functions. The coefficients
+are minimax fits (Lawson's iteration on 4,000 Chebyshev points), and Taylor's for float64. A
+function without a polynomial here calls the C library lane by lane through the table of pointers
 that every record has, so the code contains no addresses.
 """
 
@@ -117,14 +117,14 @@ def _power_of_two(w: Writer, n: Value, dtype: str) -> Value:
     return w.bitcast(w.shift_left(w.add(n, w.like(n, bias)), bits), dtype)
 
 
-def _to_whole(w: Writer, x: Value) -> Value:
+def _to_integer(w: Writer, x: Value) -> Value:
     """A float with an integral value as the integer of its width."""
     if x.dtype == "float32":
         return w.convert("fptosi", x, "int32")
     return w.convert("sext", w.convert("fptosi", x, "int32"), "int64")
 
 
-def _from_whole(w: Writer, n: Value, dtype: str) -> Value:
+def _from_integer(w: Writer, n: Value, dtype: str) -> Value:
     if dtype == "float64":
         n = w.convert("trunc", n, "int32")
     return w.convert("sitofp", n, dtype)
@@ -135,7 +135,7 @@ def _reduce_by_ln2(w: Writer, x: Value) -> tuple[Value, Value, Value]:
     n = w.call("llvm.rint", w.mul(x, w.like(x, 1 / math.log(2))))
     high, low = _LN2[x.dtype]
     r = w.fma(n, w.like(x, -low), w.fma(n, w.like(x, -high), x))
-    return n, _to_whole(w, n), r
+    return n, _to_integer(w, n), r
 
 
 def _expm1_polynomial(w: Writer, r: Value) -> Value:
@@ -185,7 +185,7 @@ def log(w: Writer, x: Value) -> Value:
     integer = w.bitcast(scaled, whole)
     e = w.two("ashr", w.sub(integer, w.like(integer, offset)), w.like(integer, bits))
     f = w.sub(w.bitcast(w.sub(integer, w.shift_left(e, bits)), x.dtype), w.like(x, 1.0))
-    number = _from_whole(w, e, x.dtype)
+    number = _from_integer(w, e, x.dtype)
     shift = w.select(subnormal, w.like(x, -float(bits)), w.like(x, 0.0))
     value = _log_of(w, f, w.add(number, shift))
     infinity = w.like(x, math.inf)

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-NOWHERE = -(2**30)  # a place that no window has, nor any sum of it and places of other axes
+NOWHERE = -(2**30)  # not a place of any window, nor is any sum of it and places of other axes
 
 
 class Steps(NamedTuple):

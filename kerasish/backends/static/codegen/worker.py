@@ -1,4 +1,4 @@
-"""One thread's share of a kernel: which rows and columns, in which order."""
+"""One thread's share of a kernel: its rows and columns, and their order."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from kerasish.backends.static.codegen.plan import Loop
 from kerasish.backends.static.codegen.rows import Row
 from kerasish.backends.static.machine.assembly import STORED, Value, constant
 
-# Rows summed before their sums are added to those of the group: as many as prefetchers handle well.
+# Rows summed before their sums are added to those of the group: a number that prefetchers handle.
 ROW_BLOCK = 8
 
 
@@ -30,8 +30,7 @@ class Worker(Share):
         self.w.do("ret void")
         return self.w.body()
 
-    # --- shares
-    # -------------------------------------------------------------------------------------
+    # --- shares -----------------------------------------------------------------------------------
     def _row_share(self, rows: Value) -> tuple[Value, Value]:
         return self.row_share(rows, self.thread, self.threads)
 
@@ -60,8 +59,7 @@ class Worker(Share):
             for v in self.plan.all_reductions
         ]
 
-    # --- walking rows
-    # ---------------------------------------------------------------------------------
+    # --- loops over rows --------------------------------------------------------------------------
     def _over_rows(self) -> State:
         w, plan = self.w, self.plan
         if plan.scatters:
@@ -87,7 +85,7 @@ class Worker(Share):
 
         Rows of thread t that belong to group g reduce into slot g + t. Each thread's rows follow
         those of the thread before, so no two pairs (thread, group) use the same slot. A thread
-        without rows clears its slot, too.
+        without rows also clears its slot.
         """
         w = self.w
         height = largest(w, self.height(), word(1))
@@ -175,8 +173,7 @@ class Worker(Share):
 
         return w.loop(word(0), self.rows, 1, self._initial_totals(), segment)
 
-    # --- column reductions in registers
-    # ------------------------------------------------------------------
+    # --- column reductions in registers -----------------------------------------------------------
     def _clear_columns(self, slot: Value, c0: Value, c1: Value) -> None:
         for place, v in enumerate(self.plan.column_reductions):
             base = self.column_part(slot, place)

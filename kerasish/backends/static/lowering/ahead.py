@@ -1,9 +1,10 @@
 """A recurrence on one thread, and the product of its inputs, which helpers compute ahead of it.
 
-The product of all time steps by the kernel is cut into parts of some time steps. The thread that
-computes the time steps needs the first part alone to begin; while it goes on, helpers compute the
-parts of later time steps. It computes those itself that none has begun, and waits for one only
-where a helper is at it. The parts are the same on any number of threads, and so are the bits.
+The product of all time steps and the kernel is cut into parts of several time steps. The thread
+that computes the time steps needs only the first part to start. While it continues, helpers compute
+the parts of later time steps. The thread computes a part itself if no helper has started it, and
+waits only if a helper is computing it. The parts, and so the bits, do not depend on the number of
+threads.
 """
 
 from __future__ import annotations
@@ -20,8 +21,8 @@ from kerasish.graph.ir import Value
 
 MOST_PARTS = 8
 LEAST_STEPS = 4  # time steps of a part
-# Rows of a time step. With more, the product is a small part of the work, and beside busy processes
-# the thread would wait for helpers more often than it gains.
+# Rows of a time step. With more, the product is a small part of the work, and while other processes
+# are busy, waiting for helpers would cost the thread more than it gains.
 MOST_ROWS = 4
 
 
@@ -76,7 +77,7 @@ class AheadUnit(Unit):
 def ahead(
     units: Sequence[Unit], root: Callable[[Value], Value], kept: Collection[Value]
 ) -> list[Unit]:
-    """Return the units, with products and the LSTMs that alone read them joined.
+    """Return the units, with products and the LSTMs that are their only readers joined.
 
     Args:
         units: in execution order.
@@ -92,8 +93,8 @@ def ahead(
         product = results[-1] if results else None
         if isinstance(unit, LstmUnit) and isinstance(product, PackedUnit):
             out = root(product.writes[0])
-            alone = readers[out] == 1 and out not in kept if out in readers else False
-            if alone and root(unit.given["x"]) is out and _fits(product, unit):
+            only_reader = readers[out] == 1 and out not in kept if out in readers else False
+            if only_reader and root(unit.given["x"]) is out and _fits(product, unit):
                 results[-1] = AheadUnit(product, unit)
                 continue
         results.append(unit)

@@ -13,7 +13,7 @@ from kerasish.backends.static.codegen import attention
 from kerasish.backends.static.codegen.attention import Heads, Operand, Sizes
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
-from kerasish.backends.static.lowering.batched import Batch, batch_of
+from kerasish.backends.static.lowering.batch_axes import Batch, batch_of
 from kerasish.backends.static.lowering.library import View, contiguous
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Node, Value
@@ -30,9 +30,11 @@ class AttentionUnit(Unit):
         node: an `attention` or `attention_gradient` node.
         kernel: the structure of the loop.
         sizes: of the heads.
-        low: what masked logits are.
+        low: the value of masked logits.
         operands: root and strides of each operand of the loop.
     """
+
+    safe = True
 
     def __init__(
         self, node: Node, kernel: Heads, sizes: Sizes, low: float,
@@ -120,7 +122,7 @@ def _spread(view: View, frame: tuple[int, ...]) -> View:
 
 
 def _written(value: Value, axes: Sequence[int]) -> View:
-    """Return a result as a matrix, whose axes it holds in this order."""
+    """Return a result as a matrix; it stores the axes in this order."""
     steps = contiguous(value.shape)
     places = [axes.index(i) for i in range(len(axes))]
     return View(value, tuple(value.shape[p] for p in places), tuple(steps[p] for p in places))

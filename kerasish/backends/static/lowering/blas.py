@@ -6,7 +6,7 @@
     convolution_gemms(geometry, dtype) -> ConvolutionGemms
     gemm.bind({name: Buffer or array}) -> GemmBinding: .blocks, .rebind(name, buffer), .execute()
 
-The interface is that of `onednn`, without bias and post-ops, which loops of our own add (a bias may
+The interface is that of `onednn`, without bias and post-ops, which generated loops add (a bias may
 also be written into `out` first, with `accumulate`). Each of `binding.blocks` is int64[14]
 {sgemm, the addresses of its 13 arguments}, for Record(runtime.call_blas, block, gemm.name): one for
 each product of a batch. SciPy's BLAS has its own threads; threadpoolctl and OPENBLAS_NUM_THREADS
@@ -89,7 +89,7 @@ class MatrixLayout(NamedTuple):
 
 
 class Gemm:
-    """out = a @ b (+ out), batched; made by `gemm`.
+    """out = a @ b (+ out), batched; created by `gemm`.
 
     Attributes:
         arguments: {"a", "b", "out": MatrixLayout}; each buffer must span `nbytes`.
@@ -114,7 +114,7 @@ class Gemm:
         self._trans_b, self._ldb = _transposition(b, "b", name)
         trans, self._ldc = _transposition(out, "out", name)
         if trans != b"N":
-            raise ValueError(f"{name}: out's last axis must go in steps of 1, got {out.strides}.")
+            raise ValueError(f"{name}: out's last axis must have stride 1, got {out.strides}.")
 
     def bind(self, buffers: Mapping[str, Any]) -> GemmBinding:
         """Return this product on given memory; as onednn's `Primitive.bind`."""
@@ -255,7 +255,7 @@ def _transposition(operand: MatrixLayout, which: str, name: str) -> tuple[bytes,
     if (down == 1 or rows == 1) and (across >= rows or columns == 1):
         return b"T", max(across if columns > 1 else rows, 1)
     raise ValueError(
-        f"{name}: rows or columns of {which} must lie in steps of 1 without overlap, got strides "
+        f"{name}: rows or columns of {which} must have stride 1 without overlap, got strides "
         f"{operand.strides} for sizes {operand.dims}."
     )
 

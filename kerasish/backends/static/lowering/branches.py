@@ -1,13 +1,13 @@
 """Independent branches of a program at the same time, one thread each.
 
-The towers of a model with several inputs, heads, or the branches of a block, and their gradients,
+The towers of a model with several inputs, its heads, the branches of a block, and their gradients
 are chains of units that do not depend on each other. Where a unit has too little work for two
-threads, the chains are what two threads can share: each takes some of them, and both meet once, at
-the end of the group. A unit computes what it computes alone, with the same bits.
+threads, the threads can share the chains: each thread takes some of them, and both synchronize
+once, at the end of the group. A unit computes the same bits as without groups.
 
-Groups hold small units only (`Unit.threads` is 1). Units that write variables, run Python or talk
-to other processes stay outside. No unit that writes a variable runs before a unit that may fail and
-came before it, so an error leaves variables as it does without groups.
+Groups hold small units only (`Unit.threads` is 1). Units that write variables, run Python or
+communicate with other processes stay outside. No unit that writes a variable moves ahead of a unit
+that may fail, so after an error variables are as they would be without groups.
 """
 
 from __future__ import annotations
@@ -17,43 +17,31 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from kerasish.backends.static.codegen.cost import estimate
-from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.lowering.dependencies import predecessors
-from kerasish.backends.static.lowering.library import LibraryUnit, SmallMatmulUnit
 from kerasish.backends.static.lowering.loops import LoopUnit
-from kerasish.backends.static.lowering.moves import MoveUnit
-from kerasish.backends.static.lowering.shared_products import SharedProductUnit
-from kerasish.backends.static.lowering.units import CopyUnit, EmptyUnit, Group, Unit, nbytes_of
+from kerasish.backends.static.lowering.units import Group, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value
 
-# Nanoseconds that a group must save, by the estimates below. To begin and end one costs two to
-# five microseconds while the second thread spins, and up to fifty where it has to wake up.
+# Nanoseconds that a group must save, by the estimates below. Starting and ending a group costs two
+# to five microseconds while the second thread spins, and up to fifty if it has to wake up.
 WORTH = 20_000.0
 MEETING = 5_000.0  # nanoseconds to begin and end a group
-MOST_WAITING = 256  # units that are looked at together
-_CALL = 300.0  # nanoseconds of a record beside its work
+MOST_WAITING = 256  # units that are considered together
+_CALL = 300.0  # nanoseconds of overhead per record
 _FLOP = 1 / 60  # nanoseconds per floating-point operation of a small product
 _BYTE = 1 / 40  # nanoseconds per byte that is read or written
-# Branches that meet are one branch if all but one of them are as small a share of the work.
+# Joining branches become one branch if all but one are at most this share of the work.
 _SHARES = (0.0, 1 / 32, 1 / 8, 1 / 4)
-SAFE = (LibraryUnit, SharedProductUnit, SmallMatmulUnit, MoveUnit, CopyUnit, EmptyUnit)
 
 _Needs = Mapping[int, Sequence[int]]
 
 
 def nanoseconds(unit: Unit) -> float:
-    """Return an estimate of a unit's time on one thread, right to about a factor of two."""
+    """Return an estimate of a unit's time on one thread, within about a factor of two."""
     if isinstance(unit, LoopUnit):
         return _CALL + estimate(unit.kernel, math.prod(unit.axes.outer), unit.axes.columns)
     nbytes = sum(map(nbytes_of, {*unit.reads, *unit.writes}))
     return _CALL + _FLOP * unit.flops + _BYTE * nbytes
-
-
-def may_fail(unit: Unit) -> bool:
-    """Return whether a unit may end the run, as by an index out of range."""
-    if isinstance(unit, LoopUnit):
-        return bool(plan_loops(unit.kernel).picks)
-    return not isinstance(unit, SAFE)
 
 
 def grouped(
@@ -62,13 +50,13 @@ def grouped(
     variables: Container[Any],
     threads: int,
 ) -> tuple[list[Unit], list[Group]]:
-    """Return the units in an order in which independent branches lie side by side, and the groups.
+    """Return the units in an order in which independent branches are adjacent, and the groups.
 
-    Without a group that pays the order is the same.
+    If no group pays, the order does not change.
 
     Args:
         units: in execution order.
-        key_of: value -> what stands for its memory; values in one memory have equal keys.
+        key_of: value -> the key of its memory; values in the same memory have equal keys.
         variables: the keys of memory that outlives a run.
         threads: how many branches may run at the same time.
     """
@@ -123,7 +111,7 @@ class _Work:
         self._before = predecessors(units, key_of)
         self._writes = [any(key_of(v) in variables for v in unit.writes) for unit in units]
         self._cost: dict[int, float] = {}  # of the units that wait
-        self._new = False  # whether one has come since they were looked at
+        self._new = False  # whether one was added since the last search for groups
         for number in range(len(units)):
             self._add(number)
         self._finish()
@@ -142,7 +130,7 @@ class _Work:
         else:
             first = [other for other in self._before[number] if other in self._cost]
             if writes:
-                first += [other for other in self._cost if may_fail(self._units[other])]
+                first += [other for other in self._cost if self._units[other].may_fail()]
             if first:
                 self._form_groups()
                 self._run_needed(first)
@@ -172,8 +160,8 @@ class _Work:
     def _form_groups(self) -> None:
         """Run waiting units in groups as long as one pays.
 
-        Where none does, what comes before the first fork runs alone, and its branches are looked at
-        again.
+        Where none does, the units before the first fork run without a group, and its branches are
+        considered again.
         """
         peeled = 1
         while self._new:
@@ -185,27 +173,27 @@ class _Work:
                 break
             best = self._best(needs)
             if best.saved >= WORTH:
-                lists = [own for own in best.lists if own]
+                lists = [lane for lane in best.lists if lane]
                 self.groups.append(Group(len(self.order), tuple(map(len, lists))))
                 self.saved += best.saved
-                self._run([number for own in lists for number in own])
+                self._run([number for lane in lists for number in lane])
                 continue
             forks = _forks(needs)
             if not forks:
                 break
             self._run_needed(forks[:peeled])
-            peeled *= 2  # so that long chains are looked at few times
+            peeled *= 2  # so that long chains are searched few times
         self._new = False
 
     def _most_saved(self, needs: _Needs) -> float:
-        """Return what no group can save more than: all but the longest chain of waiting units."""
+        """Return an upper bound of the saving: all but the longest chain of waiting units."""
         ends: dict[int, float] = {}
         for number, cost in self._cost.items():
             ends[number] = cost + max((ends[other] for other in needs[number]), default=0.0)
         return sum(self._cost.values()) - max(ends.values(), default=0.0) - MEETING
 
     def _best(self, needs: _Needs) -> _Lanes:
-        """Return the lanes that save most."""
+        """Return the lanes that save the most."""
         total = sum(self._cost.values())
         each = (self._lanes(needs, share * total) for share in _SHARES)
         return max(each, key=lambda lanes: lanes.saved)
@@ -213,8 +201,8 @@ class _Work:
     def _lanes(self, needs: _Needs, small: float) -> _Lanes:
         """Return the waiting units in lanes.
 
-        A unit that needs several branches joins them to one if all but one are small. Otherwise it
-        waits, with all that needs it.
+        A unit that needs several branches joins them into one if all but one are small. Otherwise
+        it waits, with all units that need it.
 
         Args:
             needs: waiting unit -> the waiting ones that it needs.
@@ -247,14 +235,14 @@ class _Work:
             lane = loads.index(min(loads))
             lists[lane] += branches[branch]
             loads[lane] += times[branch]
-        return _Lanes(sum(loads) - max(loads) - MEETING, [sorted(own) for own in lists])
+        return _Lanes(sum(loads) - max(loads) - MEETING, [sorted(lane) for lane in lists])
 
 
 def _forks(needs: _Needs) -> list[int]:
     """Return the units that several others need, in order."""
     needed: set[int] = set()
     forks: set[int] = set()
-    for own in needs.values():
-        forks |= needed.intersection(own)
-        needed.update(own)
+    for required in needs.values():
+        forks |= needed.intersection(required)
+        needed.update(required)
     return sorted(forks)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from kerasish.backends.onednn import native
 from kerasish.backends.static.lowering.attention import make_attention
 from kerasish.backends.static.lowering.columns import make_columns
+from kerasish.backends.static.lowering.early_updates import updated_early
 from kerasish.backends.static.lowering.exchange import ExchangeUnit, make_exchange
 from kerasish.backends.static.lowering.library import (
     View,
@@ -44,16 +46,27 @@ from kerasish.ranks import current_group
 
 
 class Builder:
-    """Makes units of a fused graph.
+    """Creates the units of a fused graph.
+
+    Args:
+        graph: optimized and fused.
+        kernel_of: op -> NumPy kernel, for ops without native code.
+        updated: new value -> variable, for variables that may be written before the end.
 
     Attributes:
         units: in an order in which they can run.
         aliases: value -> the value whose memory it shares (reshapes).
     """
 
-    def __init__(self, graph: Graph, kernel_of: Callable[[Any], Callable[..., Any]]) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        kernel_of: Callable[[Any], Callable[..., Any]],
+        updated: Mapping[Value, Value] = MappingProxyType({}),
+    ) -> None:
         self.graph = graph
         self.kernel_of = kernel_of
+        self._updated = updated
         self.uses = graph.uses()
         self.units: list[Unit] = []
         self.aliases: dict[Value, Value] = {}
@@ -78,7 +91,7 @@ class Builder:
         return units
 
     def _check_order(self, units: Sequence[Unit]) -> None:
-        """Raise unless each unit reads what is given, or what units before it write."""
+        """Raise unless each unit reads inputs of the graph, or results of earlier units."""
         known = {self._root(v) for v in self._given()}
         for unit in units:
             if not known.issuperset(map(self._root, unit.reads)):
@@ -102,8 +115,11 @@ class Builder:
         if all(v.size == 0 for v in node.outputs):
             self.units.append(EmptyUnit(node.op.name, (), node.outputs))
             return
-        alone = node.op.communicates and current_group().size == 1
-        if alone or name in ("reshape", "alias", "optimization_barrier", "stop_gradient"):
+        if name == "transpose":
+            self.pending[node.out] = node
+            return
+        single_rank = node.op.communicates and current_group().size == 1
+        if single_rank or node.op.aliases:
             self._materialize(node.inputs[0])
             self.aliases[node.out] = node.inputs[0]
             if node.attrs.get("pieces", 1) > 1:
@@ -114,9 +130,6 @@ class Builder:
                 self._materialize(v)
             self.aliases[node.out] = node.inputs[0]
             self.units.append(EffectUnit(node, self.kernel_of(node.op)))
-            return
-        if name == "transpose":
-            self.pending[node.out] = node
             return
         if name == "matmul":
             units = in_pieces(*self._operands(node), node.out, self._barriers.get(node.out, 1))
@@ -147,7 +160,7 @@ class Builder:
         self.units.append(unit or self._python(node))
 
     def _widen(self, node: Node) -> bool:
-        """Lower a node of 16-bit floats in float32 if it has native code in float32 alone."""
+        """Lower a node of 16-bit floats in float32 if it has native code only for float32."""
         halves = any(v.dtype in HALVES for v in (*node.inputs, *node.outputs))
         if not halves or node.op.name == "cast":
             return False
@@ -201,7 +214,7 @@ class Builder:
         else:
             for v in node.inputs:
                 self._materialize(v)
-            # oneDNN's relu turns NaN into 0: it is left to a loop.
+            # oneDNN's relu turns NaN into 0: a loop computes it.
             unit = None if what.relu else make_convolution(what.leader, bias, node.out, added)
         if unit is not None:
             if added is not None:
@@ -215,7 +228,7 @@ class Builder:
             self._lower(piece)
 
     def _attend(self, node: Node) -> None:
-        """Lower attention heads; their products and softmax one by one where no unit fits."""
+        """Lower attention heads; where no unit fits, their products and softmax one by one."""
         views = [self._view(v) for v in node.inputs]
         unit = make_attention(node, views, self.graph.constants)
         if unit is not None:
@@ -260,7 +273,7 @@ class Builder:
         return unit
 
     def _is_read_once(self, v: Value) -> bool:
-        """Return whether one node reads the memory of a value, which no variable has."""
+        """Return whether one node reads the memory of a value, which is no input or constant."""
         outputs = set(self.graph.outputs)
         while self.uses[v] == 1 and v not in outputs:
             if v not in self.aliases:
@@ -308,6 +321,7 @@ class Builder:
         for unit in self.units:
             ends = all(v in outputs and v not in read for v in unit.writes)
             (last if ends and unit.writes and unit.movable else first).append(unit)
+        first, last = updated_early(first, last, self._updated, self._root)
         groups: dict[Any, list[Any]] = {}
         order: list[Any] = []
         for unit in last:
@@ -337,4 +351,4 @@ def threads() -> int:
 
 def _folds(node: Node) -> bool:
     """Return whether a node is a reduction that can be computed in two stages."""
-    return node.op.reduction not in ("", "argmax", "argmin")
+    return bool(node.op.reduction) and not node.op.gives_index

@@ -20,8 +20,8 @@ MOST_GROUPS = 8  # each group needs a separate product
 
 
 def taps(g: Geometry) -> Iterator[tuple[int, tuple[int, ...], tuple[int, ...], tuple[int, ...]]]:
-    """Yield, for each place of the kernel that meets the data, its number, the first window that
-    does, how many windows do along each axis, and where in the data the first one reads.
+    """Yield, for each kernel position that overlaps the data, its number, the first window in which
+    it does, the number of such windows along each axis, and where the first one reads the data.
     """
     for number, place in enumerate(itertools.product(*map(range, g.kernel))):
         first, counts, starts = [], [], []
@@ -115,7 +115,7 @@ class ColumnsUnit(Unit):
 
 
 def make_columns(node: Node) -> Unit | None:
-    """Return the unit for a convolution node; None if im2col does not suit it."""
+    """Return the unit for a convolution node; None if im2col cannot compute it."""
     if any(v.size == 0 for v in (*node.inputs, node.out)) or node.attrs["groups"] > MOST_GROUPS:
         return None
     if node.out.dtype not in ("float32", "float64") or blas.available():

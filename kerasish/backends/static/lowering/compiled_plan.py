@@ -1,7 +1,7 @@
 """The compiled plan of a program: its units and its memory layout, without memory.
 
-Equal graphs share one compiled plan, so the tenth model of a grid search optimizes, lowers and
-compiles nothing: it only allocates memory.
+Equal graphs share one compiled plan. So the tenth model of a grid search optimizes, lowers and
+compiles nothing; it only allocates memory.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from kerasish.backends.static.lowering.ahead import ahead
 from kerasish.backends.static.lowering.branches import grouped
 from kerasish.backends.static.lowering.build import Builder
 from kerasish.backends.static.lowering.concurrent import concurrent
+from kerasish.backends.static.lowering.failures import failing
 from kerasish.backends.static.lowering.few_rows import few_rows
 from kerasish.backends.static.lowering.in_place import written_in_place
 from kerasish.backends.static.lowering.library import LibraryUnit, MatmulUnit
@@ -40,9 +41,9 @@ from kerasish.graph.ir import Graph, Value
 from kerasish.graph.plan import Plan
 from kerasish.ops import dtypes
 
-# Branches that run at the same time may take this many times the memory, and this many bytes more.
+# Concurrent branches may take this multiple of the memory, and this number of bytes more.
 MORE_MEMORY, SOME_MEMORY = 1.1, 1 << 20
-MOST_KEPT = 1 << 27  # bytes of weights of a plan that lie in memory a second time
+MOST_KEPT = 1 << 27  # bytes of weights of a plan that are stored a second time
 
 
 class UndecidedUpdateError(RuntimeError):
@@ -59,8 +60,8 @@ class CompiledPlan:
         kernel_of: op -> NumPy kernel, for ops without native code.
         conditions: the outputs of the graph that must have certain values, or else the run ends
             before any variable has changed.
-        threads: how many of them may run recurrences and branches at the same time.
-        is_block: whether it is for one block of rows of many.
+        threads: the number that may run recurrences and branches at the same time.
+        is_block: whether it computes one of several blocks of rows.
 
     Attributes:
         units: the units in execution order.
@@ -70,10 +71,10 @@ class CompiledPlan:
         constants: value -> its place in memory.
         plan: offsets into the arena.
         sizes: key -> bytes, for everything in the arena.
-        lock: must be held while records are made from the units.
+        lock: must be held while the units create records.
         threads: 1 where one thread runs all of it; None: each unit chooses by its work.
         team: the number of shares of large products that helpers take; 1: OpenMP's threads.
-        traced: the values of the trace that this was made of, in order.
+        traced: the values of the trace that this was compiled from, in order.
     """
 
     def __init__(
@@ -91,7 +92,8 @@ class CompiledPlan:
         self.traced: list[Value] = []
         self.threads: int | None = None
         self.team = threads.team
-        builder = Builder(graph, kernel_of)
+        updated = {} if self.conditions else {new: old for old, new in updates}
+        builder = Builder(graph, kernel_of, updated)
         self.graph, self.updates, self.lock = graph, list(updates), threading.Lock()
         self.aliases = builder.aliases
         with using_team(self.team):
@@ -114,7 +116,7 @@ class CompiledPlan:
         self._group_branches(threads.branches)
 
     def _plan(self, units: Sequence[Unit], groups: Sequence[Group]) -> tuple[Plan, dict[Any, int]]:
-        """Return where values lie if units run in this order."""
+        """Return where values are stored if units run in this order."""
         fixed = ChainMap[Any, Any](self._buffer_of, self.constants)
         copies = [root for root, _ in self.copies]
         return plan_units(self.graph, units, self.root, fixed, copies, groups)
@@ -122,7 +124,7 @@ class CompiledPlan:
     def _group_branches(self, at_once: int) -> None:
         """Let independent branches run at the same time, where it pays and takes little memory.
 
-        A plan with conditions has no groups: what it may do before a condition holds is limited.
+        A plan with conditions has no groups: little may run before a condition is known to hold.
         """
         if self.conditions:
             return
@@ -145,7 +147,7 @@ class CompiledPlan:
         return v
 
     def buffer_of(self, root: Any) -> Value | None:
-        """Return the variable in whose buffer a value lies; None for other memory."""
+        """Return the variable in whose buffer a value is stored; None for other memory."""
         return self._buffer_of.get(root)
 
     def _place_constants(self) -> None:
@@ -161,23 +163,23 @@ class CompiledPlan:
     def _keep_weights(self) -> None:
         """Let units keep weights that this plan does not change in a layout of their own.
 
-        The copies of floats are limited; integers take little memory.
+        The size of float copies is limited; integers take little memory.
         """
         if guard_pages.mode():
             return
         changed = {old for old, _ in self.updates}
-        left = MOST_KEPT
+        remaining = MOST_KEPT
         kinds: set[Any] = set()
         for i, unit in enumerate(self.units):
             if not isinstance(unit, LibraryUnit) or not unit.weights:
                 continue
             weights = self.root(unit.arguments[unit.weights])
-            # A new value may lie in its variable's buffer, too: that one differs in each run.
+            # A new value may be stored in its variable's buffer, too; it changes in each run.
             unchanged = self._buffer_of.get(weights) is weights and weights not in changed
             if not unchanged and weights not in self.constants:
                 continue
             is_float = dtypes.is_float(weights.dtype)
-            if is_float and nbytes_of(weights) > left:
+            if is_float and nbytes_of(weights) > remaining:
                 continue
             packed: Unit | None = None
             if self._is_block:
@@ -189,7 +191,7 @@ class CompiledPlan:
             if packed is None:
                 unit.keep_weights(weights)
             kept = self.units[i] = packed or unit
-            left -= kept.kept_bytes if is_float else 0
+            remaining -= kept.kept_bytes if is_float else 0
         if self._is_block or most_helpers():
             outputs = {self.root(v) for v in self.graph.outputs}
             self.units = fuse_followers(self.units, self.root, outputs)
@@ -198,10 +200,14 @@ class CompiledPlan:
     # --- updates in place ---------------------------------------------------------------------
 
     def _place_updates(self) -> None:
-        """Put new values of variables into the variables' buffers where nothing else reads them."""
+        """Store new values of variables in the variables' buffers where nothing else reads them.
+
+        What is written before the last unit that may end the run is copied at the end.
+        """
         maker: dict[Value, int] = {}
         last_read: dict[Value, int] = {}
         decided = max(self.condition_units(), default=-1)
+        last_failing = max(failing(self.units, self.root), default=-1)
         for i, unit in enumerate(self.units):
             for v in unit.writes:
                 maker.setdefault(self.root(v), i)  # the first writer; later ones add to it
@@ -214,9 +220,12 @@ class CompiledPlan:
             at = maker.get(root)
             if at is not None and at > decided and not self._is_fixed(root):
                 unit = self.units[at]
+                if at < last_failing or (at == last_failing and not unit.checks_first):
+                    self.copies.append((root, old))
+                    continue
                 reader = last_read.get(old, -1)
-                alone = reader < at or (reader == at and unit.may_share(root, old))
-                if alone and nbytes_of(root) == nbytes_of(old):
+                is_last = reader < at or (reader == at and unit.may_share(root, old))
+                if is_last and nbytes_of(root) == nbytes_of(old):
                     if reader == at:
                         unit.share(root, old)  # type: ignore[attr-defined]
                     self._buffer_of[root] = old
@@ -227,8 +236,8 @@ class CompiledPlan:
     def condition_units(self) -> list[int]:
         """Return for each condition the unit after which it is checked; -1: before all units.
 
-        Conditions are checked in the order in which Python asked. Where one does not hold, those
-        before it do, so the answers up to it are known; one that is computed earlier waits.
+        Conditions are checked in the order in which Python read them. If one does not hold, all
+        before it do, so the answers up to it are known. A condition computed earlier waits.
         """
         last: dict[Value, int] = {}
         for i, unit in enumerate(self.units):
@@ -259,7 +268,7 @@ class CompiledPlan:
                 self.copies[i] = (saved, old)
 
     def _kept_values(self) -> set[Value]:
-        """Return the values that lie outside of the arena, or are read after the last unit."""
+        """Return the values that are outside the arena, or are read after the last unit."""
         roots = map(self.root, (*self.graph.inputs, *self.graph.outputs))
         return {*roots, *self._buffer_of, *self.constants, *(root for root, _ in self.copies)}
 
@@ -268,13 +277,13 @@ class CompiledPlan:
 
 
 class CompiledPlans:
-    """A cache of the most recent compiled_plans, by the structure of their graphs.
+    """A cache of the most recent compiled plans, by the structure of their graphs.
 
     Args:
         most: the number of compiled plans that are kept.
 
     Attributes:
-        count: the number of compiled plans made so far.
+        count: the number of plans compiled so far.
     """
 
     def __init__(self, most: int = 64) -> None:
@@ -283,7 +292,7 @@ class CompiledPlans:
         self._guard = threading.Lock()
 
     def find(self, key: int | Sequence[Any] | None, make: Callable[[], Any]) -> CompiledPlan | int:
-        """Return the cached result of `make` for this key, or call it; a key of None is new."""
+        """Return the cached result of `make` for this key, or call it; None is never cached."""
         with self._guard:
             result = self._kept.get(key) if key is not None else None
             if result is not None:
@@ -299,6 +308,6 @@ class CompiledPlans:
         return created
 
     def clear(self) -> None:
-        """Forget all of them."""
+        """Drop all compiled plans."""
         with self._guard:
             self._kept.clear()

@@ -1,8 +1,8 @@
 """Independent recurrences at the same time, one thread each.
 
-The time steps of a short recurrence take one thread (`recurrent.STEP_FLOPS`), so two recurrences
-that do not depend on each other, as the directions of `Bidirectional`, leave no processor idle when
-they run side by side. Both compute what they compute one after the other, with the same bits.
+The time steps of a short recurrence take one thread (`recurrent.STEP_FLOPS`). So two independent
+recurrences, such as the directions of `Bidirectional`, can run in parallel and leave no processor
+idle. Both compute the same bits as one after the other.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from kerasish.backends.static.lowering.recurrent import RecurrentUnit
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, threads_records
 from kerasish.graph.ir import Value
 
-# FLOPs of a recurrence on one thread, from which a second thread pays: it takes some microseconds
-# to wake up, and up to a time slice where all processors are busy.
+# FLOPs of a recurrence on one thread, from which a second thread pays: it takes several
+# microseconds to wake up, and up to a time slice if all processors are busy.
 WORTH_FLOPS = 2e6
 
 
@@ -26,7 +26,7 @@ class ConcurrentUnit(Unit):
     """Recurrences that run at the same time.
 
     Args:
-        members: none depends on another one.
+        members: independent of each other.
     """
 
     def __init__(self, members: Sequence[RecurrentUnit]) -> None:
@@ -45,7 +45,7 @@ class ConcurrentUnit(Unit):
         return [kernel for u in self.members for kernel in u.kernels()]
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return what comes before the time steps, one record for these, and what comes after."""
+        """Return the records before the time steps, one for all time steps, and those after."""
         at = locate(("scratch", self)).address
         places: dict[Any, Place] = {}
         for unit in self.members:
@@ -56,7 +56,7 @@ class ConcurrentUnit(Unit):
             return places[key] if key in places else locate(key)
 
         parts = [unit.parts(of_member) for unit in self.members]
-        # Each list runs in a thread of its own, in which OpenMP starts with the usual number.
+        # Each list runs in a separate thread, in which OpenMP starts with its default number.
         one = threads_records(1)
         return [
             *(record for before, _, _ in parts for record in before),
@@ -105,8 +105,8 @@ def _joined(units: list[Unit], root: Callable[[Value], Value], threads: int) -> 
 
 
 def _is_long(unit: Unit) -> bool:
-    """Return whether a unit is a recurrence that one thread runs, and takes long."""
-    return isinstance(unit, RecurrentUnit) and unit.alone and unit.step_flops >= WORTH_FLOPS
+    """Return whether a unit is a long recurrence that one thread runs."""
+    return isinstance(unit, RecurrentUnit) and unit.one_thread and unit.step_flops >= WORTH_FLOPS
 
 
 def _may_move(units: list[Unit], needed: int, first: int) -> bool:

@@ -12,11 +12,11 @@ from kerasish.graph.ir import Value
 def predecessors(units: Sequence[Unit], key_of: Callable[[Value], Any]) -> list[list[int]]:
     """Return for each unit the numbers of those that must run before it.
 
-    Of a chain of units only the last link is among them: what it needs itself is not repeated.
+    Only direct predecessors are included: what these need themselves is not repeated.
 
     Args:
         units: in execution order.
-        key_of: value -> what stands for its memory; values in one memory have equal keys.
+        key_of: value -> the key of its memory; values in the same memory have equal keys.
     """
     results: list[list[int]] = []
     writer: dict[Any, int] = {}  # key -> the last unit that wrote it

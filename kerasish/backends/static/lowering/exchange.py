@@ -1,10 +1,10 @@
-"""Sums over ranks as records: MPI's functions are called without Python, in a fixed order of sums.
+"""Sums over ranks as records: MPI is called without Python, and the order of additions is fixed.
 
-MPI promises no order of additions, so its reductions are used for two ranks alone. A rank receives
-the others' summands and adds them in the order of `ranks.tree_sum`, which depends on the number of
-ranks alone.
-Small arrays are sent to every rank. Of large ones each rank adds up one segment, and the sums are
-sent to all: both ways send and receive what an optimal reduction does.
+MPI does not guarantee an order of additions, so its reductions are used only for two ranks.
+Otherwise a rank receives the summands of the others and adds them in the order of `ranks.tree_sum`,
+which depends only on the number of ranks.
+Small arrays are sent to every rank. Of large arrays each rank adds up one segment, and the sums are
+sent to all ranks. Both ways transfer as much data as an optimal reduction.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def make_exchange(node: Node, pieces: int = 1) -> Unit | None:
 
     Args:
         node: a node whose op communicates.
-        pieces: in how many pieces a sum may be sent; the same on all ranks.
+        pieces: the number of pieces in which a sum may be sent; the same on all ranks.
     """
     group = current_group()
     calls = group.native_calls()
@@ -49,9 +49,10 @@ def make_exchange(node: Node, pieces: int = 1) -> Unit | None:
 
 
 class GatherUnit(Unit):
-    """The array that the ranks' segments make together."""
+    """The array that the segments of all ranks form."""
 
     movable = False
+    communicates = True
 
     def __init__(self, node: Node, group: Group, calls: NativeCalls) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
@@ -80,14 +81,15 @@ class ExchangeUnit(Unit):
         node: a node whose op communicates: one input, one output of the same shape.
         group: the ranks.
         calls: their native calls.
-        pieces: in how many pieces it may be sent.
+        pieces: the number of pieces in which it may be sent.
 
     Attributes:
-        exchange: the calls and loops that it is made of.
-        in_place: whether the sum lies in the memory of the summands, which no other unit reads.
+        exchange: its calls and loops.
+        in_place: whether the sum overwrites the summands, which no other unit reads.
     """
 
     movable = False
+    communicates = True
     in_place = False
 
     def __init__(self, node: Node, group: Group, calls: NativeCalls, pieces: int = 1) -> None:
@@ -154,7 +156,7 @@ class Exchange:
         Args:
             x: the address of this rank's array.
             parts: the address of `memory` bytes.
-            request: if given, the call only starts, and this holds what to wait for.
+            request: if given, the call only starts the exchange; the request is waited for later.
         """
         kind, communicator = self.calls.dtypes[self.dtype], self.calls.communicator
         if self.small:
@@ -168,7 +170,7 @@ class Exchange:
         return [self._call("Alltoallv", "pppHpppHH", words, request, keep)]
 
     def adding(self, parts: int, y: int) -> list[Record]:
-        """Return the loops that add up the summands, into y or behind them."""
+        """Return the loops that add up the summands, into y or into the memory after them."""
         if not self.own:
             return []
         out = y if self.small else self._total(parts)
@@ -207,7 +209,7 @@ class Exchange:
         return self._call("Allreduce", "ppiHHH", words, request)
 
     def wait(self, request: Array) -> Record:
-        """Return the call that waits until what a request names is done."""
+        """Return the call that waits until a request is complete."""
         calls, name, flag = self.calls, f"{self.name} (wait)", np.zeros(1, np.int64)
         if not calls.sleep:
             words = [calls.functions["MPI_Wait"], *_at(request), calls.no_status]
@@ -217,7 +219,7 @@ class Exchange:
         return Record(compile_one(WAIT_RESTING), block, name, (request, flag))
 
     def poke(self, request: Array) -> Record:
-        """Return the call that lets MPI go on with what a request names."""
+        """Return the call that lets MPI make progress with a request."""
         flag = np.zeros(1, np.int64)
         words = [self.calls.functions["MPI_Test"], *_at(request, flag), self.calls.no_status]
         block = np.array(words, np.int64)
@@ -245,7 +247,7 @@ class Exchange:
         while True:
             parts = [level[i : i + MOST_SUMMANDS] for i in range(0, len(level), MOST_SUMMANDS)]
             last = len(parts) == 1
-            # The sum of several summands takes the place of the first of them.
+            # The sum of several summands replaces the first of them.
             results += [
                 (_sum_kernel(self.dtype, len(p), not last), p, last)
                 for p in parts

@@ -1,7 +1,7 @@
-"""Products of few rows by weights that do not change: loops of our own on packed weights.
+"""Products of few rows by weights that do not change: generated loops on packed weights.
 
 A library's product of one row costs a call and reads the weights in a layout for many rows. Here
-each thread reads its columns of the weights once, from end to end.
+each thread reads its columns of the weights once, sequentially.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from kerasish.graph.ir import Value
 
 MOST_ROWS = 8  # more are multiplied by the library
 GRAIN = 1 << 19  # bytes of weights per thread: about 10 us of reading
-HELPED = 1 << 17  # the same where a helper takes a share, or comes too late
+HELPED = 1 << 17  # the same where a helper may take a share, but need not
 
 
 def strips_of(matrix: View, first: int = 0, start: int = 0) -> list[Piece]:
-    """Return the copies of weights into strips; what fills up a strip stays 0.
+    """Return the copies of weights into strips; the padding of a strip stays 0.
 
     Args:
         matrix: the weights, (depth, columns).
@@ -52,13 +52,13 @@ def strips_of(matrix: View, first: int = 0, start: int = 0) -> list[Piece]:
 
 
 class FewRowsUnit(Unit):
-    """A product of few rows by packed weights, which are kept from run to run.
+    """A product of few rows by packed weights, which are kept between runs.
 
     Args:
         a, b: the factors; the numbers of a row of `a` are adjacent.
         out: the result.
         bias: added to each row, or None.
-        root: the value in whose memory the weights lie; it does not change in a run.
+        root: the value in whose memory the weights are; it does not change in a run.
     """
 
     def __init__(self, a: View, b: View, out: Value, bias: Value | None, root: Value) -> None:
@@ -71,7 +71,7 @@ class FewRowsUnit(Unit):
         self.flops = 2.0 * a.shape[0] * self.depth * self.columns
         strips = -(-self.columns // direct.STRIP)
         self.helpers = helpers_for(self.kept_bytes, HELPED)
-        # Two shares per thread, so that one that comes late takes fewer.
+        # Two shares per thread, so that a late thread takes fewer.
         most = 2 * (self.helpers + 1) if self.helpers else 1
         parts = min(max(native.threads_for(self.kept_bytes, GRAIN), most), strips)
         cuts = [strips * i // parts * direct.STRIP for i in range(parts)] + [self.columns]
@@ -92,7 +92,7 @@ class FewRowsUnit(Unit):
         )
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return the packing, which runs where the weights have changed, and the products."""
+        """Return the packing, which runs only if the weights have changed, and the products."""
         kept, stale = locate(("kept", self)), locate(("stale", self))
 
         def find(key: Any) -> Place:
@@ -127,11 +127,11 @@ class FewRowsUnit(Unit):
 
 
 def few_rows(unit: MatmulUnit, root: Value) -> FewRowsUnit | None:
-    """Return the unit that does what a product of the library does; None where that is better.
+    """Return the unit that replaces a product of the library; None where the library is better.
 
     Args:
         unit: a product by weights.
-        root: the value in whose memory the weights lie.
+        root: the value in whose memory the weights are.
     """
     if unit.plain_product is None or unit.added is not None:
         return None

@@ -1,7 +1,7 @@
-"""Loops that write a large result in the memory of what they read for the last time.
+"""Loops that write a large result to the memory of an operand that they read last.
 
-Less memory is needed while the loop runs, and fewer cache lines are loaded. Where a unit after the
-loop reads the same memory, it runs before the loop if it can.
+Less memory is needed while the loop runs, and fewer cache lines are loaded. If a later unit reads
+the same memory, it is moved before the loop where possible.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ def written_in_place(
     Args:
         units: in the order in which they can run.
         aliases: value -> the value whose memory it shares; new ones are added.
-        needed: the values whose memory lies elsewhere, or is read after the last unit.
-        buffers: the values that lie in the memory of variables. Units that write them stay where
-            they are: others read what the variables held before.
+        needed: the values whose memory is outside the arena, or is read after the last unit.
+        buffers: the values in the memory of variables. Units that write them do not move: others
+            read the previous values of the variables.
     """
     return _Walk(units, aliases, set(needed), set(buffers)).run()
 
@@ -66,13 +66,13 @@ class _Walk:
         return v
 
     def _place_in(self, unit: LoopUnit, written: Value) -> None:
-        """Let a result lie where something lies that nothing reads after the unit, if there is."""
+        """Let a result use the memory of a value that nothing reads after the unit, if any."""
         if written in self.needed or written in self.aliases:
             return
         for read in dict.fromkeys(unit.reads):
             root = self._root(read)
-            alone = [v for v in unit.reads if self._root(v) is root] == [read]
-            if root in self.needed or not alone or nbytes_of(root) != nbytes_of(written):
+            only_read = [v for v in unit.reads if self._root(v) is root] == [read]
+            if root in self.needed or not only_read or nbytes_of(root) != nbytes_of(written):
                 continue
             if not unit.may_share(written, read) or not self._is_last(unit, root):
                 continue
@@ -100,7 +100,7 @@ class _Walk:
         written = [self._root(v) for v in unit.writes]
         if not unit.movable or root in written or not self.buffers.isdisjoint(written):
             return False
-        # What it writes must be its own: other units may still use the memory until then.
+        # It must write only its own results: other units may use shared memory until then.
         if any(v not in unit.writes for v in written) or unit.workspace_key is not None:
             return False
         makers = [self.makers.get(self._root(v)) for v in unit.reads]
@@ -108,10 +108,10 @@ class _Walk:
 
 
 def _share_for_nothing(unit: LoopUnit, written: Value, read: Value) -> bool:
-    """Let a unit write in place; return False, and leave it, where it would keep more meanwhile.
+    """Let a unit write in place; return False, without a change, if it would need more memory.
 
-    A loop that reduces rows writes in its last pass then. What an earlier pass has computed is kept
-    until then, or computed again.
+    A loop that reduces rows then writes in its last pass. Results of an earlier pass are kept until
+    then, or computed again.
     """
     before = plan_loops(unit.kernel)
     unit.share(written, read)

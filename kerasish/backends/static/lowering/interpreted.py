@@ -16,14 +16,14 @@ from kerasish.typing import Array
 
 
 class Unlowered(NamedTuple):
-    """The replacement of a compiled plan: a graph that is not fused, and its updates."""
+    """What replaces a compiled plan: a graph that is not fused, and its updates."""
 
     graph: Graph
     updates: list[tuple[Value, Value]]
 
 
 class Interpreted:
-    """A graph that NumPy kernels run; the replacement of `program.Executable`.
+    """A graph that NumPy kernels run, in place of a `program.Executable`.
 
     Args:
         graph: not fused.

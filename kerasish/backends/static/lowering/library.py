@@ -1,6 +1,6 @@
 """Products, convolutions and mean pooling as oneDNN primitives (or BLAS, or small loops).
 
-Matrices are multiplied by oneDNN, or by loops of our own (`codegen/matmul.py`) below `SMALL_FLOPS`,
+Matrices are multiplied by oneDNN, or by generated loops (`codegen/matmul.py`) below `SMALL_FLOPS`,
 where a library call costs more, or by BLAS for float64 and where oneDNN cannot load.
 """
 
@@ -23,7 +23,6 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
-from kerasish.backends.static.lowering.batched import make_batched
 from kerasish.backends.static.lowering.shared_products import library_threads, make_shared
 from kerasish.backends.static.lowering.thin import make_thin
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
@@ -34,10 +33,10 @@ if TYPE_CHECKING:
     from kerasish.backends.onednn.primitive import Primitive
 
 ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
-MIN_ROWS = 32  # matrices of fewer rows, apart in memory, are copied side by side before a product
-NARROW = 48  # columns; a product with as many or fewer fills the vectors of a processor badly
+MIN_ROWS = 32  # matrices of fewer rows that are not adjacent are packed before a product
+NARROW = 48  # columns; a product with no more fills the vectors of a processor badly
 NARROW_DEPTH = 256  # terms of each sum from which the transposed product pays
-SMALL_FLOPS = 100_000.0  # smaller products are faster in a loop of our own than in a library call
+SMALL_FLOPS = 100_000.0  # smaller products are faster in a generated loop than in a library call
 
 
 class View(NamedTuple):
@@ -63,7 +62,7 @@ def plain_view(value: Value) -> View:
 
 
 def buffer(place: Place) -> Buffer:
-    """Return a program's memory as a oneDNN buffer."""
+    """Return a program's memory as an oneDNN buffer."""
     return Buffer(place.address, place.nbytes)
 
 
@@ -82,6 +81,7 @@ class LibraryUnit(Unit):
 
     primitive: Any
     weights = ""
+    safe = True
 
     def __init__(self, name: str, reads: Sequence[Value], writes: Sequence[Value]) -> None:
         super().__init__(name, reads, writes)
@@ -93,7 +93,7 @@ class LibraryUnit(Unit):
         """Reorder the weights only after they have changed.
 
         Args:
-            root: the value in whose memory they lie; it does not change in a run.
+            root: the value in whose memory they are; it does not change in a run.
         """
         with contextlib.suppress(onednn.OneDnnError, ValueError):
             self._choose_layout()
@@ -108,7 +108,7 @@ class LibraryUnit(Unit):
         return "" if self.kept_value is None else self.weights
 
     def _choose_layout(self) -> None:
-        """Let the primitive choose the layout of its weights, where it has not."""
+        """Let the primitive choose the layout of its weights if it has not done so."""
 
     def _finish(self) -> None:
         own = self.primitive.scratchpad_bytes
@@ -190,7 +190,7 @@ def _is_narrow_sum(a: View, b: View) -> bool:
     """Return whether a^T b, transposed, is computed faster as b^T a.
 
     This is the gradient of a weight with few columns: a sum over the rows of a batch. The rows of
-    `a` as they lie in memory then fill the vectors.
+    `a`, as stored in memory, then fill the vectors.
     """
     if len(a.shape) != 2 or len(b.shape) != 2:
         return False
@@ -206,7 +206,7 @@ class MatmulUnit(LibraryUnit):
         axes: the order in which `out` has the product's axes; None: their own.
 
     Attributes:
-        plain_product: (a, b, bias), where nothing but these and `added` decides the result; else
+        plain_product: (a, b, bias), if the result depends only on these and `added`; else
             None.
         added: the same.
     """
@@ -246,7 +246,7 @@ class MatmulUnit(LibraryUnit):
 
 
 def epilogue_kernel(bias: Value | None, activation: str, added: bool = False) -> Kernel:
-    """Return what is done to each element of a product.
+    """Return the epilogue that is applied to each element of a product.
 
     Args:
         bias: added to each row, or None.
@@ -268,9 +268,10 @@ def epilogue_kernel(bias: Value | None, activation: str, added: bool = False) ->
 
 
 class SmallMatmulUnit(Unit):
-    """A small product of two matrices in a loop of our own, with bias and activation."""
+    """A small product of two matrices in a generated loop, with bias and activation."""
 
     threads = 1
+    safe = True
 
     def __init__(
         self, a: View, b: View, out: Value, bias: Value | None = None, activation: str = ""
@@ -340,7 +341,7 @@ def _flattened(a: View, b: View) -> View:
 
 
 def is_scattered(a: View, b: View) -> bool:
-    """Return whether `a` is many small matrices, apart in memory, all multiplied by one matrix b.
+    """Return whether `a` is many small matrices, not adjacent, all multiplied by one matrix b.
 
     The library multiplies them one by one: a copy of `a`, then one product, takes a fraction of the
     time.
@@ -369,14 +370,12 @@ def make_matmul(
     plain = len(a.shape) == len(b.shape) == 2 and out.dtype == "float32"
     if plain and flops <= SMALL_FLOPS and 1 in b.strides and added is None:
         return SmallMatmulUnit(a, b, out, bias, activation)
-    if bias is None and added is None and not activation:
-        steps = contiguous(out.shape)
-        unit: Unit | None = make_thin(a, b, out) if axes is None else None
-        unit = unit or make_batched(a, b, out, steps if axes is None else _unturned(steps, axes))
+    if bias is None and added is None and axes is None and not activation:
+        unit: Unit | None = make_thin(a, b, out)
         if unit is not None:
             return unit
     if activation:
-        return None  # oneDNN's relu turns NaN into 0: no one would see a broken step
+        return None  # oneDNN's relu turns NaN into 0, which would hide a broken step
     if out.dtype != "float64" and not native.available():
         # BLAS below may compute what oneDNN refuses on this processor.
         with contextlib.suppress(onednn.OneDnnError, ValueError):
@@ -404,7 +403,7 @@ class ConvolutionUnit(LibraryUnit):
     """A convolution, or one of its two gradients.
 
     Attributes:
-        plain_convolution: (node, bias, out), where nothing but these decides the result; else None.
+        plain_convolution: (node, bias, out), if the result depends only on these; else None.
     """
 
     def __init__(
@@ -454,7 +453,7 @@ def make_convolution(
 
     Args:
         bias: added along the last axis.
-        out: where the result goes; None: the node's own.
+        out: the value of the result; None: the node's output.
         added: what `out` holds before, if the convolution is added to it.
     """
     if native.available() or any(v.size == 0 for v in (*node.inputs, node.out)):

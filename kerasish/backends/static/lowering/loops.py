@@ -1,4 +1,4 @@
-"""Fused nodes become loop kernels: axes are collapsed, operands located, ops mapped to loop ops."""
+"""Lowers fused nodes to loop kernels: collapses axes, locates operands, maps ops to loop ops."""
 
 from __future__ import annotations
 
@@ -91,15 +91,15 @@ def _collapse(
 
 
 class Recipe(NamedTuple):
-    """Everything a loop's kernel is built from: equal recipes give equal kernels.
+    """Everything a loop's kernel is built from: equal recipes yield equal kernels.
 
     Attributes:
         rank: the number of outer sizes.
         inputs: (dtype, level, strided) of each operand.
         steps: (op, dtype of its result, arguments, attributes of composed native code) in order;
             an argument is ("input", number), ("step", number of the step) or ("number", its text,
-            it, dtype).
-        outputs: (number of the step, dtype, strided, number of the input in whose memory it lies).
+            its value, dtype).
+        outputs: (number of the step, dtype, strided, number of the input whose memory it uses).
     """
 
     rank: int
@@ -181,6 +181,10 @@ class LoopUnit(Unit):
         )
         self._measure_scratch()
 
+    def may_fail(self) -> bool:
+        """Return whether an element that is picked by its index may not exist."""
+        return bool(plan_loops(self.kernel).picks)
+
     # --- operands -----------------------------------------------------------------------------
 
     def _place_operands(self) -> None:
@@ -217,7 +221,7 @@ class LoopUnit(Unit):
         else:
             behind = [i for i, a in enumerate(starts) if a >= body.split]
             if len(behind) > 1:
-                raise NotALoop("columns do not lie side by side")
+                raise NotALoop("columns are not adjacent")
             columns = sizes.pop() if behind else 1
             last = [s.pop() if behind else 0 for s in steps]
         groups = math.prod(frame[: body.groups]) if body.groups else 1
@@ -263,7 +267,7 @@ class LoopUnit(Unit):
         """Check that the loop writes every element of every output.
 
         Raises:
-            AssertionError: it does not; the kernel would give wrong numbers.
+            AssertionError: it does not; the kernel would compute wrong numbers.
         """
         rows, columns, groups = math.prod(self.axes.outer), self.axes.columns, self.axes.groups
         levels = plan_loops(kernel).levels
@@ -358,17 +362,18 @@ class LoopUnit(Unit):
         if written.shape != read.shape or written.dtype != read.dtype:
             return False
         index = len(self._order) + list(self.body.graph.outputs).index(written)
-        # Rows are written in the last pass over them; but what is picked is read later.
+        # Rows are written in the last pass over them, but picked elements are read later.
         if _reduces(self.body) and plan_loops(self.kernel).picks:
             return False
         if math.prod(self.axes.outer) * self.axes.columns != written.size:
             return False
-        own = (self._steps[index], self._column_steps[index])
+        strides = (self._steps[index], self._column_steps[index])
         places = [i for i, o in enumerate(self._order) if o.value is read]
-        return bool(places) and all((self._steps[i], self._column_steps[i]) == own for i in places)
+        read_strides = [(self._steps[i], self._column_steps[i]) for i in places]
+        return bool(places) and all(read == strides for read in read_strides)
 
     def share(self, written: Value, read: Value) -> None:
-        """Let `written` lie where `read` does."""
+        """Let `written` use the memory of `read`."""
         self._shared[written] = read
         self._kernel = None
         self._measure_scratch()
@@ -384,7 +389,7 @@ class LoopUnit(Unit):
         self.scratch = arguments.scratch_size(self.kernel, axes.columns, axes.groups, self.threads)
 
     def in_place_of(self, written: Value) -> Value | None:
-        """Return the value in whose memory `written` lies."""
+        """Return the value whose memory `written` uses."""
         return self._shared.get(written)
 
     def kernels(self) -> list[Any]:
@@ -396,7 +401,7 @@ class LoopUnit(Unit):
         return [*self._order, *(LoopOperand(v, ()) for v in self.body.graph.outputs)]
 
     def operands(self, locate: Locate) -> list[arguments.Operand]:
-        """Return where each input and output lies."""
+        """Return the place of each input and output."""
         results = []
         for o, steps, column in zip(self.values(), self._steps, self._column_steps, strict=True):
             at = locate(o.value).address + o.offset * dtypes.array_dtype(o.value.dtype).itemsize

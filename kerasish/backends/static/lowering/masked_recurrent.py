@@ -1,13 +1,14 @@
-"""Recurrent layers with a mask: blocks of time steps in which no row counts are left out.
+"""Recurrent layers with a mask: blocks of time steps in which no row counts are skipped.
 
-A mask is numbers (steps, n); not 0 means that the time step counts for the row. Where no row of a
-block of time steps counts, as behind the longest row of a batch, its products before, within and
-after the recurrence are left out, and states are copied. In other blocks, single time steps in
-which no row counts cost copies. Values that are written and read where time steps count alone
-(gates for the gradient) keep no content elsewhere; all that others read is written.
+A mask is an array (steps, n); a nonzero element means that the time step counts for the row. If no
+row of a block of time steps counts, as after the end of the longest row of a batch, the block's
+products before, within and after the recurrence are skipped, and states are copied. In other
+blocks, a single time step in which no row counts costs only copies. Values that are written and
+read only where time steps count (gates for the gradient) hold no content elsewhere; everything that
+other units read is written.
 
 The products after a gradient add 0 times the inputs of time steps that do not count. This is NaN
-where an input is NaN or infinite, so a block with such an input is computed in full.
+if an input is NaN or infinite, so a block with such an input is computed in full.
 """
 
 from __future__ import annotations
@@ -67,12 +68,12 @@ class Masked(RecurrentUnit):
         return self.places["mask"].address + SIZE * self.n * t
 
     def _choice(
-        self, first: int, count: int, some: Sequence[Record], none: Sequence[Record]
+        self, first: int, count: int, counted: Sequence[Record], skipped: Sequence[Record]
     ) -> list[Record]:
-        """Return the record that runs `some` if a row counts in these time steps, else `none`."""
-        if not some and not none:
+        """Return the record that runs `counted` if a row counts in these steps, else `skipped`."""
+        if not counted and not skipped:
             return []
-        return [choice_record(self._mask_at(first), self.n * count, some, none, self.name)]
+        return [choice_record(self._mask_at(first), self.n * count, counted, skipped, self.name)]
 
     def _copy(self, source: int, target: int, count: int = 1) -> Record:
         """Return the record that copies states."""
@@ -80,7 +81,7 @@ class Masked(RecurrentUnit):
         return copy_record(Place(source, size), Place(target, size), "kept state")
 
     def _zeroed(self, address: int, gates: int, count: int = 1) -> Record:
-        """Return the record that sets time steps of this many gates to 0."""
+        """Return the record that sets this number of gates of time steps to 0."""
         zeros = self._zeros(self.n * gates * self.units * count)
         return copy_record(zeros, Place(address, zeros.nbytes), "zeros")
 
@@ -98,7 +99,7 @@ class MaskedForwardUnit(Masked, ForwardUnit):
     """`lstm`, `gru` or `simple_rnn` with a mask, and the product before it.
 
     Args:
-        private: the numbers of the results that the gradient's unit alone reads, or nothing.
+        private: the names of the results that only the gradient's unit reads.
     """
 
     def __init__(self, node: Node, private: Collection[str] = ()) -> None:
@@ -129,7 +130,7 @@ class MaskedForwardUnit(Masked, ForwardUnit):
         return self._row(self._buffer("z"), t, self.count)
 
     def _before(self) -> list[Record]:
-        """Return the records that multiply, or copy, the inputs of blocks that count."""
+        """Return the records that multiply or copy the inputs of blocks that count."""
         results = []
         target = {"lstm": "2", "simple_rnn": "0"}.get(self.kind)
         bias = self.places["kernel_bias"].address if "kernel_bias" in self.given else 0
@@ -198,7 +199,7 @@ class MaskedBackwardUnit(Masked, BackwardUnit):
         self.unchecked = frozenset(self.given[name] for name in private)
 
     def kernels(self) -> list[Any]:
-        """Return the loop of a time step, the sum for one that is left out, and the check."""
+        """Return the loop of a time step, the sum for a skipped one, and the check."""
         return [self.kernel, self.sum, self.check]
 
     # --- primitives and memory ------------------------------------------------------------------
@@ -253,7 +254,7 @@ class MaskedBackwardUnit(Masked, BackwardUnit):
                 self._sums[count] = onednn.matmul(
                     (1, rows), (rows, width), post=adding, threads=threads
                 )
-        self._rest = None  # of the first block, whose first time step is multiplied alone
+        self._rest = None  # of the first block, whose first time step is multiplied separately
         _, count = self.blocks[0]
         if count > 1:
             rows, threads = (count - 1) * n, self._threads_of_block(count)
@@ -317,7 +318,7 @@ class MaskedBackwardUnit(Masked, BackwardUnit):
             results.append(
                 self._zeroed(self._row(self._by_inputs(), first, self.count), self.count, count)
             )
-        if not first:  # the product with the first states is never left out
+        if not first:  # the product with the first states is never skipped
             results.append(self._zeroed(self._by_states(), self.count))
         for name, arriving in self._carried():
             at = self._past(name, first + count)
@@ -352,8 +353,8 @@ class MaskedBackwardUnit(Masked, BackwardUnit):
         if self._by_kernel:
             results.append(self._checked("kernel", 0, self.given["kernel"].size, 1))
         for first, count in self.blocks:
-            some = [*self._by_recurrent(first, count), *self._by_bias(first, count)]
-            results += self._choice(first, count, [*some, *self._by_input(first, count)],
+            products = [*self._by_recurrent(first, count), *self._by_bias(first, count)]
+            results += self._choice(first, count, [*products, *self._by_input(first, count)],
                                     self._left_out_inputs(first, count))  # fmt: skip
         return results
 
@@ -399,30 +400,30 @@ class MaskedBackwardUnit(Masked, BackwardUnit):
         return results
 
     def _left_out_inputs(self, first: int, count: int) -> list[Record]:
-        """Return what the products with a block's inputs cost where no row counts.
+        """Return what replaces the products with a block's inputs where no row counts.
 
-        0 times NaN or infinity is NaN: where there is one, the products are computed.
+        0 times NaN or infinity is NaN: if an input has one, the products are computed.
         """
         if not self._kernels and not self._by_kernel:
             return []
         size, _ = self._sizes()
-        none = []
+        skipped = []
         if self._by_kernel:
             zeros = self._zeros(self.n * size * count)
             out = self.places["d_inputs"].address + SIZE * self.n * size * first
-            none = [copy_record(zeros, Place(out, zeros.nbytes), "zeros")]
+            skipped = [copy_record(zeros, Place(out, zeros.nbytes), "zeros")]
         dz = self._row(self._by_inputs(), first, self.count)
-        some = [self._zeroed(dz, self.count, count), *self._by_input(first, count)]
+        computed = [self._zeroed(dz, self.count, count), *self._by_input(first, count)]
         checks = []
         if self._kernels:
             numbers = SIZE * self.n * size * first
             checks.append(self._checked("inputs", numbers, self.n * size * count, 0))
         low, high = (0 if self._kernels else 1), (2 if self._by_kernel else 1)
         flags = self._buffer("flags") + SIZE * low
-        return [*checks, choice_record(flags, high - low, some, none, self.name)]
+        return [*checks, choice_record(flags, high - low, computed, skipped, self.name)]
 
     def _checked(self, name: str, offset: int, count: int, flag: int) -> Record:
-        """Return the record that sets a flag to 0 if this many numbers of a value are finite."""
+        """Return the record that sets a flag to 0 if `count` elements of a value are finite."""
         block = arguments.pack(
             self.check,
             [self.places[name].address + offset, self._buffer("flags") + SIZE * flag],

@@ -37,6 +37,8 @@ class Piece(NamedTuple):
 class MoveUnit(Unit):
     """Blocks of elements copied into a new value, one record each."""
 
+    safe = True
+
     def __init__(self, name: str, pieces: Sequence[Piece], out: Value) -> None:
         pieces = [p for p in pieces if 0 not in p.shape]
         reads = dict.fromkeys(p.source for p in pieces if p.source is not None)
@@ -154,7 +156,7 @@ def _fill_piece(out: Value, number: float) -> Piece:
     return Piece(None, out.shape, (0,) * len(steps), 0, steps, 0, number)
 
 
-def _whole_piece(x: Value) -> Piece:
+def _full_piece(x: Value) -> Piece:
     steps = contiguous(x.shape)
     return Piece(x, x.shape, steps, 0, steps, 0)
 
@@ -171,7 +173,7 @@ def _write_slice(node: Node) -> list[Piece]:
     steps = contiguous(x.shape)
     offset = sum(step * start for step, start in zip(steps, node.attrs["starts"]))
     inside = Piece(updates, updates.shape, contiguous(updates.shape), 0, steps, offset)
-    return [_whole_piece(x), inside]
+    return [_full_piece(x), inside]
 
 
 def _pad(node: Node) -> list[Piece]:
@@ -223,6 +225,10 @@ class GatherUnit(Unit):
         self.table_rows = table.shape[0]
         self.threads = choose_threads(self.kernel, self.rows, self.columns, native.get_threads())
 
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return the indices and the number of rows of the table."""
+        return [(self.reads[1], self.table_rows)]
+
     def kernels(self) -> list[Any]:
         """Return the one kernel."""
         return [self.kernel]
@@ -256,11 +262,15 @@ class ScatterUnit(Unit):
         k.output(k.op("stop_gradient", rows), self.sums.dtype, scatter=index, combine="add")
         self.kernel = k.build()
         self.zero = BlockLoop(_fill_piece(self.sums, 0.0), self.sums)
-        self.round = BlockLoop(_whole_piece(self.sums), node.out)
+        self.round = BlockLoop(_full_piece(self.sums), node.out)
         self.scratch = nbytes_of(self.sums) if self.half else 0
         self.threads = max(self.zero.threads, self.round.threads if self.half else 1)
         self.rows, self.columns = indices.size, math.prod(node.out.shape[1:])
         self.table_rows = node.out.shape[0]
+
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return the indices and the number of rows of the result."""
+        return [(self.reads[1], self.table_rows)]
 
     def kernels(self) -> list[Any]:
         """Return the kernels of zeroing, adding and rounding."""
@@ -307,6 +317,11 @@ class ScaledRowsUnit(Unit):
         self.flops = 2.0 * self.rows * self.columns
         self.threads = self.zero.threads
 
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return the rows of the table that are read, and those of the result."""
+        indices, places, _, table = self.reads
+        return [(indices, table.shape[0]), (places, self.writes[0].shape[0])]
+
     def kernels(self) -> list[Any]:
         """Return the kernels of zeroing and adding."""
         return [self.zero.kernel, self.kernel]
@@ -347,5 +362,5 @@ def make_indexing(node: Node) -> Unit | None:
     if not node.inputs[1].size or node.inputs[0].dtype == "string":
         return None
     if node.op.name == "add_rows" and node.out.dtype == "bool":
-        return None  # bytes are added there, but True and True is True
+        return None  # bytes are added there, but True and True must be True
     return GatherUnit(node) if node.op.name == "take_rows" else ScatterUnit(node)

@@ -1,7 +1,8 @@
-"""Sums over ranks while the step computes: started early, awaited where they are read.
+"""Sums over ranks while the step computes: started early, waited for where they are read.
 
-A nonblocking call of MPI goes on inside other calls of MPI alone, so between its start and its end
-short calls are put after the units that take long. Between machines a thread makes such calls, too.
+A nonblocking call of MPI makes progress only inside other calls of MPI. So between its start and
+its end, short calls follow the units that take long. Between machines a thread also makes such
+calls.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
 from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.ir import Value
 
-LONG_FLOPS, LONG_BYTES = 1e6, 1 << 18  # a unit that does, or writes, as much is a long one
+LONG_FLOPS, LONG_BYTES = 1e6, 1 << 18  # a unit that computes, or writes, this much is long
 PART_BYTES = 1 << 20  # of the updates that wait for the same sums
 
 
@@ -29,6 +30,7 @@ class _PhaseUnit(Unit):
     """A part of an exchange. Its memory is shared by all parts."""
 
     movable = False
+    communicates = True
 
     def __init__(
         self, exchange: Exchange, requests: Any, what: str,
@@ -90,10 +92,10 @@ class AddUnit(_PhaseUnit):
 
 
 class FinishUnit(_PhaseUnit):
-    """Waits until the sum is there."""
+    """Waits until the sum is complete."""
 
     def __init__(self, start: StartUnit) -> None:
-        # Until here MPI may read the summands: their memory is not used again before.
+        # Until here MPI may read the summands: their memory must not be reused before.
         number = 0 if start.pair else 1
         reads = (start.y,) if start.in_place else (start.x, start.y)
         super().__init__(start.exchange, start.requests, "wait", reads, (), not start.pair)
@@ -105,7 +107,7 @@ class FinishUnit(_PhaseUnit):
 
 
 class PokeUnit(_PhaseUnit):
-    """Lets MPI go on with an exchange that has been started."""
+    """Lets MPI make progress with an exchange that has been started."""
 
     def __init__(self, start: StartUnit, number: int) -> None:
         super().__init__(start.exchange, start.requests, "progress", parts=False)
@@ -117,9 +119,10 @@ class PokeUnit(_PhaseUnit):
 
 
 class SwitchUnit(Unit):
-    """Switches the thread on, or off, that lets MPI go on beside the units."""
+    """Switches on or off the thread that lets MPI make progress while units run."""
 
     movable = False
+    communicates = True
 
     def __init__(self, thread: ProgressThread, on: bool) -> None:
         super().__init__("progress thread", (), ())
@@ -159,7 +162,7 @@ class _Open:
         return [] if self.start.exchange.small and not self.start.pair else [FinishUnit(self.start)]
 
     def poke(self) -> Unit:
-        """Return a unit that lets MPI go on."""
+        """Return a unit that lets MPI make progress."""
         return PokeUnit(self.start, 0 if self.start.pair or not self.added else 1)
 
 
@@ -171,7 +174,7 @@ def overlapped(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Un
         root: value -> the value whose memory it uses.
     """
     if guard_pages.mode() or not any(isinstance(u, ExchangeUnit) for u in units):
-        return list(units)  # strict memory looks at results where a unit has written them
+        return list(units)  # strict memory checks results after the unit that wrote them
     schedule = _Schedule(root)
     for unit in first_sums_first(units, root):
         schedule.add(unit)
@@ -189,10 +192,10 @@ class _Schedule:
         self._root = root
         self._units: list[Unit] = []
         self._started: dict[Value, list[_Open]] = {}
-        self._pieces: list[ProductPiece] = []  # of one product, which wait for the next unit
+        self._pieces: list[ProductPiece] = []  # of one product, waiting for the next unit
 
     def add(self, unit: Unit) -> None:
-        """Append a unit, and what it has to wait for."""
+        """Append a unit, after the waits that it needs."""
         if isinstance(unit, ProductPiece):
             if self._pieces and unit.writes != self._pieces[0].writes:
                 self._run_pieces()
@@ -220,7 +223,7 @@ class _Schedule:
         return written == {self._root(unit.reads[0])}
 
     def _exchange(self, unit: ExchangeUnit) -> None:
-        """Start the pieces of an exchange, each behind the pieces of the product that it sends."""
+        """Start the pieces of an exchange, each after the pieces of the product that it sends."""
         started = self._started[self._root(unit.writes[0])] = []
         for first, exchange in unit.exchanges():
             piece = _Open(unit, first, exchange)
@@ -254,9 +257,10 @@ class _Schedule:
 
 
 def first_sums_first(units: Sequence[Unit], root: Callable[[Value], Value]) -> list[Unit]:
-    """Return the units with those behind the last exchange in the order of the sums they wait for.
+    """Return the units; those after the last exchange in the order of the sums they wait for.
 
-    Updates of variables are divided, so that those whose sums are there run while the others come.
+    Updates of variables are divided, so that those whose sums are complete run while other sums
+    arrive.
 
     Args:
         units: in execution order.

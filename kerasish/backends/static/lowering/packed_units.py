@@ -1,7 +1,7 @@
-"""Convolutions and products of a block of rows: loops of our own on weights that are kept packed.
+"""Convolutions and products of a block of rows: generated loops on weights that are kept packed.
 
-What follows a convolution or product and reads nothing else of it becomes part of its loop, so that
-the results are written once.
+A loop that follows a convolution or product, and is the only reader of its result, becomes part of
+its loop. So the results are written once.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
 
 MOST_WEIGHTS = 1 << 19  # bytes: more are not read again from the second-level cache
-# Bytes that products of MANY_ROWS may have, and the rows with which reading takes a small share.
+# Bytes of weights for products of at least MANY_ROWS rows, where reading takes a small share.
 MOST_OF_MANY_ROWS, MANY_ROWS = 1 << 22, 32
 HELPED_FLOPS = 160_000  # per thread, from which a helper pays: about 2 microseconds
-MOST_CONVOLUTIONS = 12  # kinds of them per program: each takes a tenth of a second to compile
+MOST_CONVOLUTIONS = 12  # kinds per program: each takes 0.1 s to compile
 
 
 class _Share(NamedTuple):
@@ -50,7 +50,7 @@ class _Share(NamedTuple):
     Attributes:
         structure: of the part.
         first, last: its places along the first axis of the output.
-        skip: rows of the input and of all operands before it, where they are not counted there.
+        skip: the rows of the input and of all operands before this part, if it counts from 0.
     """
 
     structure: direct.Direct
@@ -64,7 +64,7 @@ class PackedUnit(DirectUnit):
 
     Args:
         unit: what is computed.
-        root: the value in whose memory the weights lie; it does not change in a run.
+        root: the value in whose memory the weights are; it does not change in a run.
         pieces: the copies that pack them.
     """
 
@@ -89,7 +89,7 @@ class PackedUnit(DirectUnit):
         return [*cut, *(loop.kernel for loop in self.packing)]
 
     def _cut(self) -> list[_Share]:
-        """Return what several threads may compute at the same time: two shares per thread."""
+        """Return the shares that threads may compute at the same time: two shares per thread."""
         d = self.structure
         rows, whole = d.result[0], [_Share(d, 0, d.result[0], 0)]
         parts = min(2 * (self.helpers + 1), rows) if self.helpers else 1
@@ -125,7 +125,7 @@ class PackedUnit(DirectUnit):
         return lambda key: kept if key is self.weights else locate(key)
 
     def _packing(self, locate: Locate) -> Record:
-        """Return the record of the packing, which runs where the weights have changed."""
+        """Return the record of the packing, which runs only if the weights have changed."""
         find, stale = self._finder(locate), locate(("stale", self))
         packing = [loop.record(find, self.weights, self.name) for loop in self.packing]
         packing.append(copy_record(FRESH, stale, self.name))
@@ -137,10 +137,10 @@ class PackedUnit(DirectUnit):
         for step in self.steps(self._finder(locate)):
             words = np.array(step.words, np.int64)
             for _ in range(step.times):
-                own = [self._record(share, words) for share in self.shares]
-                lists = [[record] for record in own]
-                several = len(own) > 1
-                results += [together_record(lists, self.helpers, self.name)] if several else own
+                records = [self._record(share, words) for share in self.shares]
+                lists = [[record] for record in records]
+                several = len(records) > 1
+                results += [together_record(lists, self.helpers, self.name)] if several else records
                 for place, moved in step.moves:
                     words[place] += moved
         return results
@@ -157,18 +157,18 @@ class PackedUnit(DirectUnit):
         return Record(compile_one(share.structure), block, self.name)
 
     def continued(self, loop: LoopUnit, root: Callable[[Value], Value]) -> PackedUnit | None:
-        """Return the unit that does what a loop does to the results, too; None if none can."""
+        """Return a unit that also applies a loop to the results; None if that is not possible."""
         both = super().continued(loop, root)
         assert self.kept_value is not None
         return None if both is None else PackedUnit(both, self.kept_value, self.pieces)
 
 
 def packed_unit(unit: Unit, root: Value, kinds: set[Any]) -> PackedUnit | None:
-    """Return the unit that does what one of the library does; None where that is better.
+    """Return the unit that replaces one of the library; None where the library is better.
 
     Args:
         unit: a convolution or product by weights.
-        root: the value in whose memory the weights lie.
+        root: the value in whose memory the weights are.
         kinds: of the convolutions that the program has such units for; a new one is added.
     """
     if nbytes_of(root) > _most_weights(unit) or not isinstance(unit, LibraryUnit):
@@ -196,12 +196,12 @@ def packed_unit(unit: Unit, root: Value, kinds: set[Any]) -> PackedUnit | None:
 
 
 def _most_weights(unit: Unit) -> int:
-    """Return the most bytes of weights with which a loop of our own is as fast as the library."""
+    """Return the most bytes of weights with which a generated loop is as fast as the library."""
     if not isinstance(unit, MatmulUnit) or unit.plain_product is None:
         return MOST_WEIGHTS
     wide = host_target().level == "avx512"  # with fewer registers the library has better tiles
-    many = unit.plain_product[0].shape[0] >= MANY_ROWS
-    return MOST_OF_MANY_ROWS if wide and many else MOST_WEIGHTS
+    many_rows = unit.plain_product[0].shape[0] >= MANY_ROWS
+    return MOST_OF_MANY_ROWS if wide and many_rows else MOST_WEIGHTS
 
 
 def _filters(root: Value, unit: DirectUnit) -> list[Piece]:

@@ -1,8 +1,8 @@
-"""Products in pieces: some rows of the result after others, so that the first ones can be sent.
+"""Products in pieces: blocks of rows of the result one after the other, so the first can be sent.
 
-A gradient that ranks sum is computed in as many pieces as its barrier says, wherever it is
-computed: by one rank or by several, alone or between others. So its bits are the same there, even
-where the library adds the terms of a smaller product in another order.
+A gradient that ranks sum is always computed in the number of pieces that its barrier states: on one
+rank or on several, with or without overlap. So its bits are always the same, even if the library
+adds the terms of a smaller product in another order.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ class ProductPiece(Unit):
     """Some rows of a product.
 
     Args:
-        inner: the unit that computes them, as a product of its own.
+        inner: the unit that computes them, as a separate product.
         a, b: the values that the factors are views of.
-        own: what `inner` reads instead of `a`, and what it writes.
+        own: the values that `inner` reads instead of `a`, and writes.
         out: the whole product.
         skipped: the bytes of `a` before the first element that is read.
         start: the number of elements of `out` before these rows.
@@ -66,7 +66,7 @@ def in_pieces(a: View, b: View, out: Value, pieces: int) -> list[Unit]:
     Args:
         a, b: the factors.
         out: the product.
-        pieces: how many; fewer where there are fewer rows, 1 for batches of products.
+        pieces: the number of pieces; fewer if there are fewer rows, 1 for batches of products.
     """
     pieces = min(pieces, a.shape[0])
     if pieces < 2 or len(a.shape) != 2 or len(b.shape) != 2:

@@ -1,8 +1,8 @@
-"""Maximum pooling, its gradient and the transpose of the gradient, in loops of our own.
+"""Maximum pooling, its gradient and the transpose of the gradient, in generated loops.
 
-oneDNN's maximum drops NaN, which would hide a broken step. These loops give NaN for every window
+oneDNN's maximum drops NaN, which would hide a broken step. These loops return NaN for every window
 with a NaN, as the other engines do. A forward pass keeps the chosen places if a gradient follows;
-otherwise the gradient finds them again.
+otherwise the gradient computes them again.
 """
 
 from __future__ import annotations
@@ -30,8 +30,10 @@ class MaxPoolUnit(Unit):
     Args:
         node: one of pool_max, pool_max_gradient and pool_max_select.
         workspace: the key of the chosen places that a forward pass shares with its readers; None:
-            a forward pass keeps none, a reader finds them itself.
+            a forward pass keeps none, and a reader computes them itself.
     """
+
+    safe = True
 
     def __init__(self, node: Node, workspace: Any = None) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
@@ -42,11 +44,11 @@ class MaxPoolUnit(Unit):
         number = pooling.places_dtype(node.attrs["size"])
         nbytes = pooling.padded_channels(self.x.shape[-1], host_target())
         nbytes *= self.samples * math.prod(self.windows) * int(dtypes.array_dtype(number).itemsize)
-        alone = self.kind != "max" and workspace is None
+        finds_places = self.kind != "max" and workspace is None
         self.workspace_key, self.workspace_bytes = workspace, nbytes if workspace else 0
         self.fills_workspace = self.kind == "max"
         self.finder: pooling.Pooling | None = None
-        if alone:
+        if finds_places:
             self.scratch = nbytes
             self.finder = self._kernel("max", self.x.dtype, number, values=False)
         elif self.kind != "max":
@@ -81,7 +83,7 @@ class MaxPoolUnit(Unit):
         self.threads = native.threads_for(self.flops, GRAIN)
 
     def kernels(self) -> list[Any]:
-        """Return the kernel, preceded by the one that finds the places if it is needed."""
+        """Return the kernel, after the one that computes the places if it is needed."""
         return [k for k in (self.finder, self.kernel) if k is not None]
 
     def records(self, locate: Locate) -> list[Record]:
@@ -91,14 +93,14 @@ class MaxPoolUnit(Unit):
         results = []
         if self.finder is not None:
             results.append(self._record(self.finder, locate(self.x).address, 0, places))
-        given, out = locate(self.reads[0]).address, locate(self.writes[0]).address
-        return [*results, self._record(self.kernel, given, out, places)]
+        source, out = locate(self.reads[0]).address, locate(self.writes[0]).address
+        return [*results, self._record(self.kernel, source, out, places)]
 
-    def _record(self, kernel: pooling.Pooling, given: int, out: int, places: int) -> Record:
+    def _record(self, kernel: pooling.Pooling, source: int, out: int, places: int) -> Record:
         axes = self._axes(kernel.kind)
         block = pooling.pack(
             table=load_runtime().table, threads=self.threads, samples=self.samples,
-            sources=given, targets=out, places=places, axes=axes,
+            sources=source, targets=out, places=places, axes=axes,
         )  # fmt: skip
         return Record(compile_one(kernel), block, self.name, axes)
 

@@ -1,4 +1,4 @@
-"""How many threads a program takes, by its work: one, one per branch, or some for each part."""
+"""The number of threads of a program, by its work: one, one per branch, or several per part."""
 
 from __future__ import annotations
 
@@ -13,28 +13,28 @@ from kerasish.backends.static.lowering.recurrent import is_short_recurrence
 from kerasish.graph.formulas import bytes_of, work_of
 from kerasish.graph.ir import Graph, Node
 
-# Grains of work (`cost.GRAIN`, 200 microseconds in all) from which a program pays for a second
-# thread. It would save half of them at best, less 50 microseconds each time it has to wake up, and
-# beside busy processes each place where two threads meet may take a time slice, some milliseconds.
+# Grains of work (`cost.GRAIN`, 200 microseconds in all) from which a second thread pays. It saves
+# at most half of the time, less 50 microseconds each time it has to wake up. While other processes
+# are busy, each synchronization of two threads may take a time slice of several milliseconds.
 SMALL_PROGRAM = 50
-# A call that does not follow the one before it at once, as predictions of a service, finds the
-# second thread asleep, or threads of other libraries spinning. Where threads would meet often,
-# since all parts are small, it pays from this many times the work: one row of ResNet-20 took
-# 0.76 ms on one thread, and 1.4 (sometimes 10) on two, in turns with ONNX Runtime.
+# If calls do not follow each other immediately, as predictions of a service, the second thread is
+# asleep at each call, or threads of other libraries spin. Where threads would synchronize often,
+# because all parts are small, it pays from this multiple of the work: one row of ResNet-20 took
+# 0.76 ms on one thread, and 1.4 (sometimes 10) on two, alternating with ONNX Runtime.
 CALLS_APART = 12
-MEETING = 1.25  # grains that it takes two threads to begin and end a part
+MEETING = 1.25  # grains of overhead for two threads to start and end a part
 BETTER = 0.9  # branches at the same time must take less than this share of the time of other ways
-MOST_TEAM = 4  # threads; more are OpenMP's, which meet in fewer steps
+MOST_TEAM = 4  # threads; for more, OpenMP's barriers need fewer steps
 BY_OPENMP = ("convolution", "pool", "control")  # the kinds of ops that libraries run on its threads
-_CALL = 300.0  # nanoseconds of a node beside its work
+_CALL = 300.0  # nanoseconds of overhead per node
 _FLOP = 1 / 80  # nanoseconds per floating-point operation
 _FLOP_OF_SMALL = 1 / 40  # the same for convolutions, and products of many small matrices
 _BYTE = 1 / 40  # nanoseconds per byte that is read or written
-_TIME_STEP = 1_500.0  # nanoseconds of a time step beside its work
+_TIME_STEP = 1_500.0  # nanoseconds of overhead per time step
 
 
 def nanoseconds(node: Node) -> float:
-    """Return an estimate of a node's time on one thread, right to about a factor of two."""
+    """Return an estimate of a node's time on one thread, within about a factor of two."""
     flat = all(len(v.shape) < 3 for v in (*node.inputs, *node.outputs))
     flops = work_of(node) * (_FLOP if flat else _FLOP_OF_SMALL)
     steps = 0
@@ -45,14 +45,13 @@ def nanoseconds(node: Node) -> float:
 
 
 class Threads(NamedTuple):
-    """How many threads a program takes.
+    """The numbers of threads of a program.
 
     Attributes:
-        parts: 1 where one thread runs each part; None where each takes as many as its work pays
-            for.
-        recurrences: how many independent recurrences may run at the same time.
-        branches: how many other independent branches may.
-        helpers: how many threads may take shares beside the one that runs all parts.
+        parts: 1 where one thread runs each part; None where each part chooses by its work.
+        recurrences: the number of independent recurrences that may run at the same time.
+        branches: the number of other independent branches that may run at the same time.
+        helpers: the number of threads that may take shares, other than the one that runs all parts.
         team: the number of shares of large products, which helpers take, as all loops do; 1:
             OpenMP's threads run them.
     """
@@ -68,7 +67,7 @@ ONE_THREAD = Threads(None, 1, 1)
 
 
 def program_threads(graph: Graph, training: bool) -> Threads:
-    """Return how many threads a program takes.
+    """Return the numbers of threads of a program.
 
     Args:
         graph: optimized and fused.
@@ -92,13 +91,13 @@ def program_threads(graph: Graph, training: bool) -> Threads:
     if parts_are_small and not training and total < CALLS_APART * small:
         saved = saved_by_groups(graph.nodes, times, threads)
         if total - saved < BETTER * total:
-            return Threads(1, 1, threads)  # they meet once
+            return Threads(1, 1, threads)  # they synchronize once
         return Threads(1, 1, 1, helpers)
-    by_part = sum(_by_threads(own, threads) for own in times.values())
+    by_part = sum(_by_threads(time, threads) for time in times.values())
     goal = BETTER * min(by_part, total)
-    alone = sum(own for own in times.values() if own < 2 * cost.GRAIN)
+    small_parts = sum(time for time in times.values() if time < 2 * cost.GRAIN)
     saved = 0.0
-    if total / threads < goal or alone > (1 - BETTER) * total:
+    if total / threads < goal or small_parts > (1 - BETTER) * total:
         saved = saved_by_groups(graph.nodes, times, threads)
     team = threads if training and _suits_team(graph, threads) else 1
     parts = 1 if total - saved < goal else None
@@ -108,7 +107,7 @@ def program_threads(graph: Graph, training: bool) -> Threads:
 def _suits_team(graph: Graph, threads: int) -> bool:
     """Return whether helpers can take all shares: no part needs OpenMP's threads.
 
-    Two kinds of threads that look for work would take processors from each other.
+    Two kinds of threads that wait actively for work would take processors from each other.
     """
     kinds = {node.op.kind for node in graph.nodes}
     talks = any(node.op.communicates for node in graph.nodes)
@@ -118,6 +117,6 @@ def _suits_team(graph: Graph, threads: int) -> bool:
 
 
 def _by_threads(own: float, threads: int) -> float:
-    """Return the time of a part that takes as many threads as its work pays for."""
+    """Return the time of a part with the number of threads that its work pays for."""
     count = min(threads, int(own / cost.GRAIN))
     return own if count < 2 else own / count + MEETING * cost.GRAIN

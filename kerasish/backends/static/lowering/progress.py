@@ -1,9 +1,9 @@
-"""ProgressThread: lets MPI go on with sums between machines while a step computes.
+"""ProgressThread: lets MPI make progress with sums between machines while a step computes.
 
-A nonblocking call of MPI goes on inside other calls of MPI alone. Compiled steps make such calls
-between their units, but one unit may take longer than the network has data for. Between machines a
-thread therefore makes them, too. Its loop is native: it takes no lock of the interpreter, and calls
-MPI only while a step has sums under way.
+A nonblocking call of MPI makes progress only inside other calls of MPI. Compiled steps make such
+calls between their units, but one unit may run longer than the network is busy. Between machines a
+thread therefore also makes such calls. Its loop is native: it does not take the interpreter's lock,
+and calls MPI only while a step has sums in flight.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ class ProgressThread(threading.Thread):
 
     Args:
         test: the address of `MPI_Test`, which several threads may call.
-        request: the address of a request that no other thread uses, and that is never done.
-        no_status: the address that stands for MPI_STATUS_IGNORE.
+        request: the address of a request that no other thread uses, and that never completes.
+        no_status: the value of MPI_STATUS_IGNORE.
         sleep: the address of `usleep`.
 
     Attributes:
-        active: one number: not 0 while sums are under way.
+        active: one number: not 0 while sums are in flight.
     """
 
     def __init__(self, test: int, request: int, no_status: int, sleep: int) -> None:
@@ -49,7 +49,7 @@ class ProgressThread(threading.Thread):
         self._loop(self._block.ctypes.data)
 
     def stop(self) -> None:
-        """End the thread; return when it makes no more calls."""
+        """End the thread; return once it makes no more calls."""
         self._stop_word[0] = 1
         if self.is_alive():
             self.join()
@@ -69,7 +69,7 @@ def progress_thread(group: Group, calls: NativeCalls | None) -> ProgressThread |
     """Return the thread of this process, started; None where sums need none.
 
     Args:
-        group: the ranks; `Group.endless_request` says whether they need one.
+        group: the ranks; `Group.endless_request` tests whether they need one.
         calls: their native calls.
     """
     if _Started.thread is None and calls is not None and calls.sleep:

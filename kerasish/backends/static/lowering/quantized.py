@@ -1,8 +1,8 @@
-"""Products with quantized weights: by oneDNN where the processor multiplies integers, or our own.
+"""Products with quantized weights: by oneDNN where the processor multiplies integers, or a loop.
 
-oneDNN's product of int8 is exact with VNNI's instructions (or AMX) alone: older ones saturate in
-between. Elsewhere, and for packed weights, loops of our own unpack the weights in registers
-(`codegen/packed.py`).
+oneDNN's product of int8 is exact only with VNNI's instructions (or AMX): older ones saturate
+intermediate sums. Elsewhere, and for packed weights, generated loops unpack the weights in
+registers (`codegen/packed.py`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from kerasish.backends.onednn.primitive import Primitive
 
 GRAIN = 500_000.0  # operations per thread
-_EXACT = ("vnni", "amx", "avx10")  # in the names of oneDNN's kernels that saturate nowhere
+_EXACT = ("vnni", "amx", "avx10")  # in the names of oneDNN's kernels that never saturate
 
 
 class IntegerMatmulUnit(LibraryUnit):
@@ -60,7 +60,7 @@ def _is_exact(primitive: Primitive) -> bool:
 
 
 class PackedUnit(Unit):
-    """A product by our own loop, which unpacks the weights in registers."""
+    """A product by a generated loop, which unpacks the weights in registers."""
 
     def __init__(
         self, name: str, rows: int, columns: int, inputs: int, block: int, bits: int, node: Node
@@ -102,7 +102,7 @@ def make_integer_matmul(a: View, b: View, node: Node) -> Unit | None:
 
 
 def make_packed(node: Node) -> Unit | None:
-    """Return our own unit for a product with quantized weights; None for dtypes that it lacks."""
+    """Return the unit of a generated loop for a product with quantized weights, or None."""
     if node.op not in (integer_matmul, packed_product):
         return None
     x, q = node.inputs[:2]

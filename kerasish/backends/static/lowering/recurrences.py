@@ -24,8 +24,8 @@ def make_recurrent(node: Node, private: Collection[str] = ()) -> RecurrentUnit |
     """Return the unit for a recurrence; None if oneDNN does not support it.
 
     Args:
-        node: the recurrence or its gradient, alone or combined with products.
-        private: the names of results, or inputs, that hold content only where time steps count.
+        node: the recurrence or its gradient, with or without fused products.
+        private: the names of results or inputs that hold content only where time steps count.
     """
     what = described(node)
     name = what.leader.op.name
@@ -44,7 +44,7 @@ def make_recurrent(node: Node, private: Collection[str] = ()) -> RecurrentUnit |
 
 
 def meets_in_steps(node: Node) -> bool:
-    """Return whether threads of OpenMP meet in each time step of a recurrence.
+    """Return whether threads of OpenMP synchronize in each time step of a recurrence.
 
     Its products are oneDNN's, and are too large for one thread.
     """
@@ -55,7 +55,7 @@ def meets_in_steps(node: Node) -> bool:
 
 
 class Recurrences:
-    """Makes the units of a graph's recurrences, and lets them share what no other unit reads.
+    """Creates the units of a graph's recurrences; a pair may share values that no other unit reads.
 
     Args:
         graph: fused.
@@ -92,16 +92,16 @@ class Recurrences:
             partner = readers[0] if readers else partner
             private[result] = given if readers else ""
         if partner is not None:
-            shared = [given for given in private.values() if given]
+            shared = [name for name in private.values() if name]
             self._units[partner] = make_recurrent(partner, shared)
             if self._units[partner] is None:
                 private = {}
         self._units[node] = make_recurrent(node, private)
 
     def _reads(self, reader: Node, name: str, v: Value, mask: Value) -> bool:
-        """Return whether a node is a gradient with this mask that reads v by this name alone."""
+        """Return whether a node is a gradient with this mask that reads v under this name."""
         if reader.op.kind != "recurrent":
             return False
         what = described(reader)
-        given = dict(zip(what.inputs, reader.inputs))
-        return given.get("mask") is mask and given.get(name) is v
+        inputs = dict(zip(what.inputs, reader.inputs))
+        return inputs.get("mask") is mask and inputs.get(name) is v

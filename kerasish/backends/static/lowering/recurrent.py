@@ -36,8 +36,8 @@ SIZE = 4  # bytes of a float32
 GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}
 
 
-# FLOPs of the product of a time step. Below, one thread runs the step: threads would meet several
-# times in each step, a few microseconds apart, and beside busy processes they wait there for long.
+# FLOPs of the product of a time step. Below, one thread runs the step: threads would synchronize
+# several times per step, every few microseconds, and wait long while other processes are busy.
 # On two cores one thread takes 0.78 of the time of two at 2.4 MFLOP, 1.15 of it at 8.4 MFLOP.
 STEP_FLOPS = 4e6
 
@@ -58,8 +58,8 @@ def is_short(node: Node) -> bool:
 def is_short_recurrence(graph: Graph) -> bool:
     """Return whether most of a graph's work is a recurrence whose steps one thread runs.
 
-    Then one thread runs all of it: there is little to gain from a second one, and each place where
-    two threads meet may wait for a busy neighbor.
+    Then one thread runs all of it: a second one would save little, and each synchronization may
+    wait for a thread whose processor is busy.
     """
     short = others = 0
     for node in graph.nodes:
@@ -77,10 +77,10 @@ class RepeatedProduct:
 
     Args:
         rows, inner, columns: sizes of the product.
-        turned: whether the weights are stored as (columns, inner).
+        turned: whether the weights are stored as (columns, inner), transposed.
         adds: whether the product is added to the content of its result.
         bias: whether a bias of `columns` numbers is added.
-        threads: how many threads compute it; None: as many as its work pays for.
+        threads: the number of threads that compute it; None: by its work.
     """
 
     def __init__(
@@ -97,7 +97,8 @@ class RepeatedProduct:
         chosen = self.primitive.arguments["b"]
         self.turn = None if chosen == plain else onednn.reorder(plain, chosen)
         self.packed = 0 if self.turn is None else _round(chosen.nbytes)
-        spare = max(self.primitive.scratchpad_bytes, getattr(self.turn, "scratchpad_bytes", 0))
+        turning = 0 if self.turn is None else self.turn.scratchpad_bytes
+        spare = max(self.primitive.scratchpad_bytes, turning)
         self.scratch = self.packed + _round(spare)
 
     def start(self, weights: Place, at: int) -> list[Record]:
@@ -130,8 +131,8 @@ class TimeStep(NamedTuple):
     """The records of a time step.
 
     Attributes:
-        counted: what runs, with a mask if at least one row counts.
-        left_out: what runs instead where a mask leaves out all rows.
+        counted: what runs; with a mask, only if at least one row counts.
+        left_out: what runs instead if a mask excludes all rows.
     """
 
     counted: list[Record]
@@ -142,12 +143,13 @@ class RecurrentUnit(Unit):
     """The base of the forward and backward units: sizes, scratch memory, loops over a time step.
 
     Attributes:
-        alone: whether one thread runs the time steps.
+        one_thread: whether one thread runs the time steps.
         step_flops: the number of operations of all time steps.
         products: products that are repeated, and the names of their weights; the first is that of
             a time step.
     """
 
+    safe = True
     masked = False
 
     def __init__(self, node: Node) -> None:
@@ -165,7 +167,7 @@ class RecurrentUnit(Unit):
 
     @property
     def width(self) -> int:
-        """The numbers of all gates of a row."""
+        """The number of elements of all gates of a row."""
         return self.count * self.units
 
     def _finish(
@@ -183,7 +185,7 @@ class RecurrentUnit(Unit):
             self._offsets[name] = total
             total += _round(numbers * SIZE)
         self.scratch = max(total, 64)
-        self.alone = short and self._loop_threads == 1
+        self.one_thread = short and self._loop_threads == 1
         self.flops = self.step_flops = self.products[0][0].primitive.flops * self.steps
 
     def _is_short(self) -> bool:
@@ -280,7 +282,7 @@ class ForwardUnit(RecurrentUnit):
             self.n, u, self.width, False, not gated, gated, self._step_threads()
         )
         kernel = getattr(recurrent, f"{self.kind.removesuffix('_rnn')}_forward")
-        options = {"whole": True} if gated else {}
+        options = {"sequence": True} if gated else {}
         result = kernel("float32", masked=self.masked, mask_dtype="float32", **options)
         buffers = {"s": self.n * 3 * u} if gated else {}
         more, spare = self._products()
@@ -297,7 +299,7 @@ class ForwardUnit(RecurrentUnit):
         return [copy_record(self.places["x"], self.places["2" if self.kind == "lstm" else "0"])]
 
     def _left_out(self, t: int, carried: list[tuple[int, int]]) -> list[Record]:
-        """Return what runs where a mask leaves out all rows of a time step.
+        """Return what runs if a mask excludes all rows of a time step.
 
         Args:
             t: the time step.
@@ -350,7 +352,7 @@ class BackwardUnit(RecurrentUnit):
         adds = self.masked or self.kind == "gru"
         product = RepeatedProduct(self.n, width, u, True, adds, threads=self._step_threads())
         kernel = getattr(recurrent, f"{self.kind.removesuffix('_rnn')}_backward")
-        result = kernel("float32", masked=self.masked, mask_dtype="float32", whole=True)
+        result = kernel("float32", masked=self.masked, mask_dtype="float32", sequence=True)
         buffers = dict.fromkeys(("dh0", "dh1", "dc0", "dc1"), self.n * u)
         if self.kind == "gru":
             buffers["ds"] = self.steps * self.n * width
@@ -366,7 +368,7 @@ class BackwardUnit(RecurrentUnit):
         return [], {}
 
     def _libraries(self) -> Sequence[Primitive | SharedProduct]:
-        """Make the products that give the gradients by weights, and return them."""
+        """Create the products that compute the gradients by weights, and return them."""
         u, width = self.units, self.width
         self.weights, self._more = [], []
         if self.steps > 1:
@@ -390,7 +392,7 @@ class BackwardUnit(RecurrentUnit):
         return self.places["0"].address
 
     def _after(self) -> list[Record]:
-        """Return the products that give the gradients by the recurrent kernel and its bias."""
+        """Return the products that compute the gradients by the recurrent kernel and its bias."""
         ds, out = self._by_states(), self.places["1"]
         block = SIZE * self.n * self.width
         ends = [(self.places["h"].address, ds, self.n)]
@@ -424,7 +426,7 @@ class BackwardUnit(RecurrentUnit):
         return _record(primitive, buffers)
 
     def _left_out(self, t: int) -> list[Record]:
-        """Return what runs where a mask leaves out all rows of time step t."""
+        """Return what runs if a mask excludes all rows of time step t."""
         return []
 
     def _arriving(self, name: str, t: int) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -38,9 +39,11 @@ def _round(nbytes: int) -> int:
 class RowsUnit(Unit):
     """A `sparse_update` node: distinct rows, the sums of their gradients, their update.
 
-    Where all other rows change, too, one loop updates all rows in place. It gathers the sum of a
-    row's gradients by the row's mark; the mark of a row without one leads to a row of zeros.
+    If all other rows change, too, one loop updates all rows in place. It gathers the sum of a row's
+    gradients by the row's mark; the mark of a row without a gradient refers to a row of zeros.
     """
+
+    checks_first = True
 
     def __init__(self, node: Node) -> None:
         self.rows: SparseUpdate = node.attrs["rows"]
@@ -55,7 +58,7 @@ class RowsUnit(Unit):
         self.find = unique_rows(indices.dtype, clears=not self.rows.everywhere)
         self.add = self._adding()
         self.change = self._changing()
-        # As many rows as may have a gradient, and one of zeros.
+        # One row for each row that may have a gradient, and one of zeros.
         self.scratch = 2 * _round(4 * self.count) + _round(4 * (self.count + 1) * self.columns)
         most = native.get_threads()
         self._add_threads = choose_threads(self.add, self.count, self.columns, most)
@@ -112,6 +115,13 @@ class RowsUnit(Unit):
     def _table_of(self, written: Value) -> Value:
         return self.tables[self.rows.changed[self.writes.index(written)]]
 
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return the rows that change, and those of the table of a sparse product."""
+        pairs = [(self.sources[1], self.limit)]
+        if len(self.sources) > 2:
+            pairs.append((self.sources[0], self.sources[3].shape[0]))
+        return pairs
+
     def kernels(self) -> list[Any]:
         """Return the kernels of all records."""
         more = [CLEAR_MARKS] if self.rows.everywhere else []
@@ -159,7 +169,7 @@ class RowsUnit(Unit):
         return results
 
     def _table_addresses(self, locate: Locate) -> list[int]:
-        """Return where each table is read: one that has a new version, where that lies."""
+        """Return the place where each table is read: that of its new version, if it has one."""
         where = {
             self.rows.changed[i]: locate(new).address for i, new in enumerate(self.writes)
         }  # fmt: skip
@@ -180,8 +190,8 @@ class RowsUnit(Unit):
         """Return the arguments of the loop that updates rows.
 
         Args:
-            by_row: where the row to update lies for each sum; everywhere: for each row its sum.
-            sums: where the sums of gradients lie.
+            by_row: the place of the row to update for each sum; everywhere: of the sum of each row.
+            sums: the place of the sums of gradients.
         """
         columns, limit, everywhere = (self.columns,), self.limit, self.rows.everywhere
         tables = [

@@ -26,6 +26,10 @@ class SegmentsUnit(Unit):
         )
         self.parts = list(parts)
 
+    def may_fail(self) -> bool:
+        """Return whether one of the loops may end the run."""
+        return any(part.may_fail() for part in self.parts)
+
     def may_share(self, written: Value, read: Value) -> bool:
         """Return whether the part that writes `written` allows it."""
         owner = next(p for p in self.parts if written in p.writes)
@@ -33,11 +37,11 @@ class SegmentsUnit(Unit):
         return owner.may_share(written, read) and not any(read in p.reads for p in others)
 
     def share(self, written: Value, read: Value) -> None:
-        """Let `written` lie where `read` does."""
+        """Let `written` use the memory of `read`."""
         next(p for p in self.parts if written in p.writes).share(written, read)
 
     def in_place_of(self, written: Value) -> Value | None:
-        """Return the value in whose memory `written` lies."""
+        """Return the value whose memory `written` uses."""
         return next(p for p in self.parts if written in p.writes).in_place_of(written)
 
     def _batches(self) -> dict[Kernel, list[LoopUnit]]:

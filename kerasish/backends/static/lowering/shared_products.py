@@ -1,8 +1,8 @@
 """Large products as shares of one thread each, which the team runs.
 
-Each share is a primitive of its own, made for one thread: a part of the rows or of the columns, or
-some matrices of a batch. A share that one thread is late with is taken by another one, and no sum
-is divided. So the bits do not depend on who runs what.
+Each share is a separate primitive for one thread: a part of the rows or of the columns, or some
+matrices of a batch. If a thread is late, another one takes its shares, and no sum is divided. So
+the bits do not depend on which thread runs which share.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class _Share(NamedTuple):
 def library_threads(flops: float) -> int | None:
     """Return the number of threads of a product that is not divided; None: by its work.
 
-    Where the team runs shares, OpenMP's threads pay for large products alone.
+    If the team runs shares, OpenMP's threads pay only for large products.
     """
     return 1 if team_shares() > 1 and flops < OPENMP_FLOPS else None
 
@@ -54,7 +54,7 @@ class Factor(NamedTuple):
 
 
 class SharedProduct:
-    """A product in shares of one thread each, wherever its arguments lie.
+    """A product in shares of one thread each, for arguments at any place.
 
     Args:
         a, b: the factors.
@@ -62,7 +62,7 @@ class SharedProduct:
         axis: the axis of the product that is divided.
         cuts: where the shares begin, and the end of the last one.
         dtype: of the factors and of the result.
-        options: further ones of `onednn.matmul`.
+        options: further options of `onednn.matmul`.
 
     Attributes:
         shares: the parts.
@@ -90,7 +90,7 @@ class SharedProduct:
         """Return the one record.
 
         Args:
-            places: where the arguments of `onednn.matmul` lie.
+            places: the places of the arguments of `onednn.matmul`.
             scratch: the address of `scratchpad_bytes` bytes.
             name: for messages.
         """
@@ -120,6 +120,8 @@ class SharedProductUnit(Unit):
         axis: the axis of the product that is divided.
         cuts: where the shares begin, and the end of the last one.
     """
+
+    safe = True
 
     def __init__(
         self, a: View, b: View, out: Value, bias: Value | None, added: Value | None,
@@ -153,10 +155,10 @@ def _share(
     rank = len(steps)
     sizes, offsets = {}, {"out": first * steps[axis], "bias": 0}
     for name, view, fixed in (("a", a, rank - 1), ("b", b, rank - 2)):
-        shape, own = list(view.shape), axis - rank + len(view.shape)
+        shape, view_axis = list(view.shape), axis - rank + len(view.shape)
         offsets[name] = 0
-        if axis != fixed and own >= 0 and shape[own] > 1:
-            shape[own], offsets[name] = last - first, first * view.strides[own]
+        if axis != fixed and view_axis >= 0 and shape[view_axis] > 1:
+            shape[view_axis], offsets[name] = last - first, first * view.strides[view_axis]
         sizes[name] = tuple(shape)
     if axis == rank - 1:
         offsets["bias"] = first
@@ -214,7 +216,7 @@ def _cut(sizes: Sequence[int], terms: int) -> tuple[int, list[int]] | None:
         sizes: of the product's axes.
         terms: of each sum.
     """
-    filled = -(-terms // LINE) * -(-sizes[-1] // LINE) * LINE**2  # few take as long as a vector
+    filled = -(-terms // LINE) * -(-sizes[-1] // LINE) * LINE**2  # rounded up to full vectors
     flops = 2.0 * math.prod(sizes[:-1]) * filled
     shares = min(team_shares(), native.threads_for(flops, GRAIN))
     if shares < 2:

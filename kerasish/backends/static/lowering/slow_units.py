@@ -1,9 +1,10 @@
 """Finds the units of a training step that have no native code, and warns about them.
 
 A step with only native units is one call, and `fit` runs many such steps per call. One unit that is
-not native divides the step into pieces, and `fit` goes from batch to batch in Python. Control flow
-(`ops.cond`, `ops.while_loop`, `ops.scan`) is exempt: Python decides what runs next, as documented;
-so are ops that call Python functions. The units of branches and bodies are checked by themselves.
+not native divides the step into pieces, and `fit` runs each batch from Python. Control flow
+(`ops.cond`, `ops.while_loop`, `ops.scan`) is exempt, because Python decides what runs next, as
+documented. So are ops that call Python functions. The units of branches and bodies are checked
+separately.
 """
 
 from __future__ import annotations

@@ -27,9 +27,9 @@ class Operand(NamedTuple):
     """What an epilogue reads or writes.
 
     Attributes:
-        value: where it lies.
+        value: the value that holds it.
         stride: elements between rows.
-        moves: whether the next group of filters reads on from here.
+        moves: whether the next group of filters continues after this one.
     """
 
     value: Value
@@ -44,10 +44,10 @@ class DirectUnit(StandaloneUnit):
         name: for messages.
         structure: of one group; its epilogue is followed by others (see `continued`).
         x: the input.
-        examples: how many, each of the structure's sizes.
+        examples: the number of examples, each of the structure's sizes.
         weights: the packed weights of all groups.
         operands: of the epilogue: its inputs after the first, then its outputs.
-        groups: how many; each reads `channels` numbers of a pixel and writes `filters`.
+        groups: the number of groups; each reads `channels` numbers of a pixel and writes `filters`.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class DirectUnit(StandaloneUnit):
         return Step(d, tuple(int(w) for w in block), self.groups, tuple(moves), self.name)
 
     def continued(self, loop: LoopUnit, root: Callable[[Value], Value]) -> DirectUnit | None:
-        """Return the unit that does what a loop does to the results, too; None if none can.
+        """Return a unit that also applies a loop to the results; None if that is not possible.
 
         Args:
             loop: it reads this unit's only result.
@@ -128,7 +128,7 @@ def _loop_operands(loop: LoopUnit, columns: int) -> list[Operand] | None:
         columns: of the product.
     """
     kernel, axes = loop.kernel, loop.axes
-    flat = math.prod(axes.outer) == 1  # over all elements, if no operand varies by columns alone
+    flat = math.prod(axes.outer) == 1  # over all elements, if no operand varies only along columns
     whole = axes.columns == columns and len(axes.outer) == 1
     strided = any(p.strided for p in kernel.inputs) or any(p.strided for p in kernel.outputs)
     if not (flat or whole) or strided or loop.scratch or not is_epilogue(kernel):
@@ -157,7 +157,7 @@ def product_unit(
     a: View, n: int, packed: Value, out: Value, bias: Value | None, activation: str,
     added: Value | None = None, skips: bool = False,
 ) -> DirectUnit | None:  # fmt: skip
-    """Return the product of a matrix by packed weights; None if its rows are not side by side.
+    """Return the product of a matrix by packed weights; None if its rows are not adjacent.
 
     Args:
         a: the matrix.
@@ -166,7 +166,7 @@ def product_unit(
         out: the result.
         bias: added to each row, or None.
         activation: applied last, or "".
-        added: a matrix that is added, or None; `out` may lie in its place.
+        added: a matrix that is added, or None; `out` may use its memory.
         skips: whether a note follows the weights (see `codegen.skipping`).
     """
     (m, k), (row, column) = a.shape, a.strides
@@ -188,7 +188,7 @@ def convolution_unit(
     Args:
         node: the convolution.
         weights: the filters.
-        bias, activation, out: what follows, and where the results go.
+        bias, activation, out: what follows, and the value of the results.
     """
     x, kernel = node.inputs
     g = _geometry(x.shape, kernel.shape, node.attrs)
@@ -212,7 +212,7 @@ def convolution_unit(
 
 
 class TransposedUnit(StandaloneUnit):
-    """A transposed convolution: a product into columns, which are added where they belong.
+    """A transposed convolution: a product into columns, which are added to their positions.
 
     Args:
         node: the data gradient of a convolution.
@@ -220,7 +220,7 @@ class TransposedUnit(StandaloneUnit):
 
     Attributes:
         packed: the value of the packed filters.
-        array: these.
+        array: the packed filters.
     """
 
     def __init__(self, node: Node, weights: Any) -> None:
@@ -284,7 +284,7 @@ def fuse_followers(
                 between = results[results.index(maker) + 1 :]
                 written = {root(w) for other in between for w in other.writes}
                 if not written.isdisjoint(map(root, maker.reads)):
-                    continue  # an addition in place: the maker must run before it
+                    continue  # an addition in place: what it adds to must be computed first
                 both = maker.continued(unit, root)
                 if both is not None:
                     results.remove(maker)

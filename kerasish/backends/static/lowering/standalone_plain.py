@@ -1,4 +1,4 @@
-"""Units that need no library for what has no kernel of its own: orders, indices, plain products."""
+"""Units that need no library for ops without other kernels: orders, indices, plain products."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from kerasish.backends.static.codegen.plain import (
     Term,
 )
 from kerasish.backends.static.lowering.library import View, contiguous
-from kerasish.backends.static.lowering.moves import BlockLoop, Piece, _fill_piece, _whole_piece
+from kerasish.backends.static.lowering.moves import BlockLoop, Piece, _fill_piece, _full_piece
 from kerasish.backends.static.lowering.standalone_units import StandaloneUnit, Step
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Node, Value
@@ -27,7 +27,7 @@ _HALVES = ("float16", "bfloat16")
 
 
 class PlainUnit(StandaloneUnit):
-    """A kernel of `codegen.plain`, after the result is filled where there is something to fill.
+    """A kernel of `codegen.plain`, after a fill of the result if one is needed.
 
     Args:
         node: the op; it has one result.
@@ -48,7 +48,7 @@ class PlainUnit(StandaloneUnit):
         return [*([] if self.fill is None else [self.fill.kernel]), self.kernel]
 
     def steps(self, locate: Locate) -> Iterator[Step]:
-        """Yield the filling, and the op."""
+        """Yield the filling and the op."""
         if self.fill is not None:
             record = self.fill.record(locate, self.writes[0], self.name)
             yield Step(self.fill.kernel, tuple(int(w) for w in record.block), name=self.name)
@@ -137,12 +137,12 @@ def _rows(node: Node) -> tuple[Value, tuple[int, ...], tuple[int, ...], list[Ter
     """Return indexed value, places, its steps and tables of `take_rows` or `add_rows`."""
     x, indices = node.inputs
     adds = node.op.name == "add_rows"
-    indexed, axis, many = (node.out if adds else x), node.attrs["axis"], len(indices.shape)
+    indexed, axis, rank = (node.out if adds else x), node.attrs["axis"], len(indices.shape)
     axis %= len(indexed.shape)
     shape = (*indexed.shape[:axis], *indices.shape, *indexed.shape[axis + 1 :])
-    own = contiguous(indexed.shape)
-    far = (*own[:axis], *[0] * many, *own[axis + 1 :])
-    steps = (*[0] * axis, *contiguous(indices.shape), *[0] * (len(shape) - axis - many))
+    strides = contiguous(indexed.shape)
+    far = (*strides[:axis], *[0] * rank, *strides[axis + 1 :])
+    steps = (*[0] * axis, *contiguous(indices.shape), *[0] * (len(shape) - axis - rank))
     return indexed, shape, far, [_term(indices, steps, axis, indexed)]
 
 
@@ -196,7 +196,7 @@ def _indexing(node: Node) -> Unit | None:
         if updates.dtype != x.dtype:
             return None
         near = _broadcast_steps(updates.shape, len(shape))
-        fill = _whole_piece(x)
+        fill = _full_piece(x)
     elif combine == "add":
         fill = _fill_piece(node.out, 0.0)
     if 0 in shape:

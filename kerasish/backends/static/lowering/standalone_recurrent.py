@@ -33,7 +33,7 @@ class RecurrentUnit(StandaloneUnit):
 
     Attributes:
         packed: the value of the packed kernel.
-        array: this.
+        array: the packed kernel.
         inputs_unit: the product of the inputs that the time steps compute, or None.
     """
 
@@ -50,7 +50,7 @@ class RecurrentUnit(StandaloneUnit):
         self.x, inputs[1] = inputs[0], self.packed
         rest = inputs[2 : len(inputs) - masked]
         self.bias = rest.pop(0) if self.kind == "gru" else None
-        # The states that the first time step reads, and for each the sequence it is written to.
+        # The states that the first time step reads, each with the sequence it is written to.
         self.carried = list(zip(rest, node.outputs))
         super().__init__(self.kind, inputs, [sequence for _, sequence in self.carried])
         self.product = direct.product(self._epilogue(), self.n, self.units, self.width, self.units)
@@ -98,7 +98,7 @@ class RecurrentUnit(StandaloneUnit):
             locate: finds values.
             before: the addresses of the states before the step.
             t: its number.
-            moves: whether the following time steps read and write behind this one.
+            moves: whether later time steps read and write after the memory of this one.
         """
         scratch = locate(("scratch", self)).address
         row = SIZE * self.n
@@ -214,7 +214,7 @@ def _joins(unit: RecurrentUnit, product: DirectUnit) -> bool:
 
 
 def _inputs(k: KernelBuilder, count: int, masked: bool) -> tuple[list[Symbol], Symbol | None]:
-    """Return the inputs of a cell, and whether each row counts, where a mask says so."""
+    """Return the inputs of a cell, and, with a mask, whether each row counts."""
     symbols = [k.input("float32") for _ in range(count)]
     mask = k.input("float32", level="row") if masked else None
     return symbols, None if mask is None else k.op("not_equal", mask, 0.0)
@@ -223,7 +223,7 @@ def _inputs(k: KernelBuilder, count: int, masked: bool) -> tuple[list[Symbol], S
 def _kept(
     k: KernelBuilder, counts: Symbol | None, pairs: Sequence[tuple[Symbol, Symbol]]
 ) -> Kernel:
-    """Return the kernel that writes new states, or old ones where a mask leaves the step out."""
+    """Return the kernel that writes new states, or old ones where a mask excludes the step."""
     for new, old in pairs:
         k.output(new if counts is None else k.op("select", counts, new, old), "float32")
     return k.build()

@@ -1,7 +1,7 @@
-"""Units that need no library: products of two values, and mean pooling, in loops of our own.
+"""Units that need no library: products of two values, and mean pooling, in generated loops.
 
-A `Step` is a call of a kernel with an argument block, once or several times with some words moved
-on; a `Repeat` is a loop over several steps.
+A `Step` calls a kernel with an argument block, once or several times with some words advanced; a
+`Repeat` is a loop over several steps.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ class Step(NamedTuple):
     Attributes:
         kernel: its description, or `COPY` (then the words are to, from, bytes).
         words: the argument block.
-        times: how often it is called.
+        times: the number of calls.
         moves: word -> bytes that are added to it after each call.
         name: for messages.
-        tables: (word, array): words that are addresses of tables of whole numbers.
+        tables: (word, array): words that are addresses of tables of integers.
     """
 
     kernel: Any
@@ -60,7 +60,7 @@ class Repeat(NamedTuple):
     """Steps that run one after the other, `times` times.
 
     Attributes:
-        times: how often.
+        times: the number of turns.
         steps: each is called once per turn; `moves` are added to its words after each turn.
         name: for messages.
     """
@@ -71,7 +71,7 @@ class Repeat(NamedTuple):
 
 
 class StandaloneUnit(Unit):
-    """A unit that makes its own steps."""
+    """A unit that creates its own steps."""
 
     def steps(self, locate: Locate) -> Iterator[Step | Repeat]:
         """Yield the calls."""
@@ -107,7 +107,7 @@ def _tables(record: Record, words: tuple[int, ...]) -> tuple[tuple[int, Any], ..
 
 
 class ProductUnit(StandaloneUnit):
-    """A product of matrices, or of several pairs of matrices, in a loop of our own.
+    """A product of matrices, or of several pairs of matrices, in a generated loop.
 
     Args:
         a, b: the factors; b's columns or rows are adjacent.
@@ -130,7 +130,7 @@ class ProductUnit(StandaloneUnit):
         return [self.matmul]
 
     def steps(self, locate: Locate) -> Iterator[Step]:
-        """Yield one call for each pair, the pairs of the last batch axis as one step."""
+        """Yield one call for each pair; the pairs of the last batch axis are one step."""
         n = self.sizes[1]
         scratch = locate(("scratch", self)).address if self.scratch else 0
         at = locate(self.a.root).address
@@ -183,7 +183,7 @@ class WindowSumUnit(StandaloneUnit):
 
     Args:
         node: the mean pooling.
-        out: where the sums go.
+        out: the value of the sums.
     """
 
     def __init__(self, node: Node, out: Value) -> None:

@@ -1,4 +1,4 @@
-"""Products with a few columns in a loop of our own, where the library fills half of its vectors."""
+"""Products with few columns in a generated loop, where the library half-fills its vectors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,9 @@ GRAIN = 500_000.0  # FLOPs per thread
 
 
 class ThinUnit(Unit):
-    """A product of two matrices, the second one with a few columns."""
+    """A product of two matrices, the second one with few columns."""
+
+    safe = True
 
     def __init__(self, kernel: thin.ThinProduct, a: View, b: View, out: Value) -> None:
         super().__init__("matmul", [a.root, b.root], [out])

@@ -1,7 +1,7 @@
 """LSTMs without a mask: one record computes all time steps, each thread some rows of the batch.
 
-Threads meet once per sequence instead of several times per time step. The results do not depend on
-the number of threads.
+Threads synchronize once per sequence instead of several times per time step. The results do not
+depend on the number of threads.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from kerasish.backends.static.lowering.recurrent import BackwardUnit, RecurrentU
 from kerasish.graph.ir import Node
 from kerasish.graph.passes.recurrences import described
 
-# Results and inputs that are called otherwise in the loop.
+# Results and inputs that have another name in the loop.
 _FORWARD = {"states": "0", "cells": "1", "gates": "2"}
 _BACKWARD = {"dx": "0", "dh": "2", "dc": "3"}
 _LAST = {"g_states": "g_last", "g_cells": "g_cells_last"}
@@ -33,15 +33,15 @@ class _AllSteps(RecurrentUnit):
     _names: dict[str, str]
 
     def _reserve(self, spare: int = 0) -> None:
-        """Reserve scratch memory for the loop, and as many bytes more."""
+        """Reserve scratch memory for the loop, and `spare` bytes more."""
         self.products = []
         self._sizes = (self.steps, self.n, self.units)
         self.threads = time_steps.choose_threads(self._sizes, native.get_threads())
-        self.alone = self.threads == 1
-        own = time_steps.scratch_size(self.steps_kernel, self.n, self.units)
-        self._offsets = {"spare": _round(own)}
-        self._loop_scratch = own
-        self.scratch = _round(own) + spare
+        self.one_thread = self.threads == 1
+        size = time_steps.scratch_size(self.steps_kernel, self.n, self.units)
+        self._offsets = {"spare": _round(size)}
+        self._loop_scratch = size
+        self.scratch = _round(size) + spare
         self.flops = self.step_flops = 2.0 * self.steps * self.n * self.units * self.width
 
     def kernels(self) -> list[TimeSteps]:

@@ -12,9 +12,9 @@ So a sparse update is: unique_rows; fill (count, d) with zeros; add the gradient
 
     block = unique_rows_block(..., counts=[(update_block, arguments.ROWS), ...])
 
-`marks` is an int32 array of `limit` words that are -1 before, and again after. In between, with
-`clears=False`, it is an index from rows to `unique`: an update of all rows gathers by it, and -1,
-the last row, is that of zeros.
+`marks` is an int32 array of `limit` words that are -1 before and after. In between, with
+`clears=False`, it maps rows to positions in `unique`: an update of all rows gathers by it, and -1,
+the last row, is the row of zeros.
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def unique_rows_block(
     slots: int,
     counts: Sequence[tuple[Any, int]] = (),
 ) -> tuple[Any, Any]:
-    """The argument block and the table that it points to; the caller keeps both alive.
+    """Return the argument block and the table that it points to; the caller keeps both alive.
 
     Args:
         indices: address of `count` indices in [-limit, limit). marks, unique, slots: addresses, see

@@ -51,25 +51,31 @@ class Unit:
     Attributes:
         name: for messages and profiles.
         reads, writes: the input and output values.
-        scratch: bytes of memory that this unit alone uses; its key is ("scratch", unit).
+        scratch: bytes of memory that only this unit uses; its key is ("scratch", unit).
         workspace_key: the key of memory that one unit fills and later units read (the chosen
             places of a maximum pooling); None for most.
         workspace_bytes: the size of that memory.
         fills_workspace: whether this unit fills it.
         flops: the number of operations, for reports.
         threads: the most threads that one of its records takes; 0: not known.
-        movable: whether it may run at another time, as long as it runs before its readers and after
-            what it reads; False where Python or another process notices the order.
+        movable: whether it may run at any time after the units that it reads from and before its
+            readers; False where Python or another process can observe the order.
         unchecked: values that are written, or read, in parts: the strict memory mode checks their
             places, not their elements.
-        kept_value: a value whose content the unit keeps in a layout of its own from run to run;
-            None for most.
+        kept_value: a value whose content the unit keeps in a special layout between runs; None for
+            most.
         kept_bytes: the size of that memory; its key is ("kept", unit). The number at ("stale",
-            unit) is not 0 where the value has changed since.
+            unit) is not 0 if the value has changed since.
+        safe: whether it can never end the run; see `may_fail`.
+        communicates: whether it exchanges data with other ranks.
+        checks_first: whether it ends the run, if it does, before it writes anything.
     """
 
     native = True
     movable = True
+    safe = False
+    communicates = False
+    checks_first = False
     flops = 0.0
     threads = 0
     workspace_key: Any = None
@@ -84,6 +90,17 @@ class Unit:
         self.reads, self.writes = tuple(reads), tuple(writes)
         self.scratch = 0
 
+    def may_fail(self) -> bool:
+        """Return whether the unit may end the run, as by an index out of range."""
+        return not self.safe
+
+    def indices(self) -> Sequence[tuple[Value, int]]:
+        """Return (indices, rows) pairs if the unit fails only where an index is out of range.
+
+        Empty: it may fail for other reasons, or not at all.
+        """
+        return ()
+
     def may_share(self, written: Value, read: Value) -> bool:
         """Return whether `written` may use the memory of `read`, whose last reader is this unit."""
         return False
@@ -93,8 +110,8 @@ class Unit:
         return None
 
     def records(self, locate: Locate) -> list[Record]:
-        """Return the native records; `locate(value)` gives the place of a value."""
-        raise NotImplementedError(f"{type(self).__name__} makes no records.")
+        """Return the native records; `locate(value)` returns the place of a value."""
+        raise NotImplementedError(f"{type(self).__name__} creates no records.")
 
     def kernels(self) -> list[Any]:
         """Return the kernels that must be compiled; a program compiles all of them together."""
@@ -177,6 +194,7 @@ class EffectUnit(Unit):
 class EmptyUnit(Unit):
     """Results without elements: there is nothing to compute."""
 
+    safe = True
     threads = 1
 
     def records(self, locate: Locate) -> list[Record]:
@@ -187,6 +205,7 @@ class EmptyUnit(Unit):
 class CopyUnit(Unit):
     """A copy of one value to another of the same size."""
 
+    safe = True
     threads = 1
 
     def __init__(self, source: Value, target: Value) -> None:
@@ -205,7 +224,7 @@ def copy_record(source: Place, target: Place, name: str = "copy") -> Record:
 
 
 # The zeros that all records copy, per mode of guard pages. Those of the first mode belong to no
-# program: they are made on import.
+# program: they are allocated on import.
 _ZEROS = {guard_pages.mode(): filled_array((1 << 16,), "uint8", 0)}
 
 
@@ -231,7 +250,7 @@ def threads_records(count: int) -> list[Record]:
 
 
 class Group(NamedTuple):
-    """Units that lie side by side in a program, in lists that run at the same time.
+    """Adjacent units of a program, in lists that run at the same time.
 
     Attributes:
         first: the number of the first unit of the first list.
@@ -257,7 +276,7 @@ def plan_units(
     graph: Graph, units: Sequence[Unit], root: Callable[[Value], Value], fixed: Container[Any],
     copies: Iterable[Value] = (), groups: Sequence[Group] = (),
 ) -> tuple[Plan, dict[Any, int]]:  # fmt: skip
-    """Return where values, scratch memory and workspaces lie in the arena, and their sizes.
+    """Return the offsets of values, scratch memory and workspaces in the arena, and their sizes.
 
     Args:
         graph: its inputs live from before the first unit, its outputs until after the last.
@@ -265,9 +284,9 @@ def plan_units(
         root: value -> the value whose memory it uses.
         fixed: the values that have memory elsewhere.
         copies: values that are read after the last unit, too.
-        groups: units that run at the same time. What several of their lists use, or others, has its
-            memory for as long as the group runs; what one list alone uses lies in memory of that
-            list.
+        groups: units that run at the same time. What several of their lists use, or units outside
+            the group, keeps its memory while the group runs; what only one list uses is in memory
+            of that list.
     """
     lane_of = {n: (g, lane) for g in groups for lane in g.lanes for n in lane}
     spans = {n: (g.first, g.stop - 1) for g in groups for n in range(g.first, g.stop)}
@@ -290,7 +309,7 @@ def plan_units(
             use(unit.workspace_key, step, unit.workspace_bytes)
     for v in (*map(root, graph.outputs), *copies):
         use(v, len(units), nbytes_of(v))
-    inside: dict[Any, dict[Any, Lifetime]] = {}  # lane -> what it alone uses
+    inside: dict[Any, dict[Any, Lifetime]] = {}  # lane -> what only it uses
     others: dict[Any, Lifetime] = {}
     for key, steps in uses.items():
         lanes = {lane_of.get(step) for step in steps}

@@ -345,7 +345,7 @@ class Writer:
         self.do(f"store {value.typed}, ptr {address.text}, align {align}")
 
     def prefetch(self, address: Value, level: int = 1) -> None:
-        """Begin to load the cache line of an address, which need not be memory of the process.
+        """Prefetch the cache line of an address, which need not be memory of the process.
 
         Args:
             level: the cache it is loaded into.
@@ -364,9 +364,9 @@ class Writer:
     ) -> list[Value]:
         """for i in range(start, stop, step), with carried values; returns their last state.
 
-        Where the body has loops of its own, it gets i by an instruction that LLVM's loop strength
-        reduction does not look through: with many addresses that pass takes as long as all others
-        together, and it pays for innermost loops alone.
+        If the body contains loops, it gets i by an instruction that LLVM's loop strength reduction
+        does not look through: with many addresses that pass takes as long as all others together,
+        and it pays only for innermost loops.
         """
         name = self.fresh("l")
         loops = self.loops = self.loops + 1
@@ -454,11 +454,11 @@ class Writer:
 
 
 def words_of(block: str, *words: str) -> str:
-    """Return the LLVM IR that reads the 64-bit words of a block of memory, in turn.
+    """Return the LLVM IR that reads the 64-bit words of a block of memory, in order.
 
     Args:
         block: the name of the pointer to the block.
-        words: type and name of what is in each word, "i64 count"; "address count" gives the
+        words: type and name of each word, "i64 count"; "address count" is the
             address of the word.
     """
     lines = []
@@ -472,7 +472,7 @@ def words_of(block: str, *words: str) -> str:
 
 
 def entry_function(symbol: str, before: str = "", after: str = "") -> str:
-    """Return a record's function: its worker's loop is shared out where there are several threads.
+    """Return a record's function: its worker's loop is divided among threads if there are several.
 
     The arguments' first word is the address of the table, whose first word is the parallel loop;
     the second word is the number of threads.

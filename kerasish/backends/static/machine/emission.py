@@ -1,8 +1,8 @@
-"""LLVM modules compiled at the same time, each by a thread of its own.
+"""LLVM modules compiled at the same time, each by a separate thread.
 
-llvmlite lets one thread at a time into LLVM, whatever it does there. LLVM itself compiles modules
-of different contexts at the same time. So the one call that takes long, which turns a module into
-an object, goes to LLVM's library without llvmlite's lock; everything else goes through llvmlite.
+llvmlite's lock lets only one thread at a time call LLVM. LLVM itself can compile modules of
+different contexts at the same time. So the one expensive call, which compiles a module to an
+object, calls LLVM's library without llvmlite's lock; all other calls use llvmlite.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ class _Emitter:
 
 @lru_cache(maxsize=1)
 def _emitter() -> _Emitter | None:
-    """Return the code generator; None where its library does not lie beside llvmlite."""
+    """Return the code generator; None if its library is not in the folder of llvmlite."""
     from llvmlite import binding
     from llvmlite.utils import get_library_name
 

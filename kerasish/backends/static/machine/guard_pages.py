@@ -1,4 +1,4 @@
-"""Memory between guard pages, which may not be accessed; used with KERASISH_STRICT_MEMORY.
+"""Memory between guard pages, which must not be accessed; used with KERASISH_STRICT_MEMORY.
 
 | value | blocks (values, scratch memory, buffers of variables) |
 |---|---|
@@ -7,7 +7,7 @@
 | `start` | the same, but its start is at the guard page before it |
 | `shared` | at the plan's offsets in the arena; guard pages before and after the arena |
 
-Blocks stay aligned to 64 bytes, so up to 63 bytes may lie between an end and its guard page. The
+Blocks stay aligned to 64 bytes, so up to 63 bytes may be between an end and its guard page. The
 rest of the pages around a block (its slack) holds a pattern that `strict.memory` compares. A read
 or write of a guard page ends the process by a signal (SIGSEGV or SIGBUS).
 """
@@ -25,7 +25,7 @@ import numpy as np
 
 SETTING = "KERASISH_STRICT_MEMORY"
 # The initial content of blocks and of the memory around them: a signaling NaN as float64. As
-# float32 each half is a NaN: 0x7FB5A5A5, a signaling one, or the same made quiet.
+# float32 each half is a NaN: 0x7FB5A5A5, a signaling one, or its quiet form.
 PATTERN = 0x7FF5A5A57FB5A5A5
 ALIGNMENT = 64
 _MODES = {"": "", "0": "", "1": "end", "start": "start", "shared": "shared"}

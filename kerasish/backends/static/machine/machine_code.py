@@ -1,10 +1,10 @@
 """From LLVM IR to executable code: emit objects, link them to flat images, map these.
 
-The code of our kernels refers to nothing outside itself, so that an x86-64 ELF object can be
-linked once into a flat, position-independent image: loading it from disk is then one copy and one
-mprotect. For the 42 kernels of a small convolutional network that takes 2.5 ms, against 77 ms for
-llvmlite to import and link the same objects; the first step of a process then starts 70 ms later.
-Objects of other kinds are loaded by llvmlite.
+The code of kernels has no external references, so an x86-64 ELF object can be linked once into a
+flat, position-independent image. Loading it from disk is then one copy and one mprotect. For the 42
+kernels of a small convolutional network this takes 2.5 ms; llvmlite takes 77 ms to import and link
+the same objects, which delays the first step of a process by 70 ms. Objects of other kinds are
+loaded by llvmlite.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def level_setting() -> str:
     """Return KERASISH_CPU: the highest level that the user allows; "" is all of them.
 
     Raises:
-        ValueError: it is no level.
+        ValueError: it is not a level.
     """
     return choice("KERASISH_CPU", LEVELS)
 

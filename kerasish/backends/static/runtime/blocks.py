@@ -1,8 +1,8 @@
 """A call in blocks of rows: a program for a few rows, run for all blocks of a batch.
 
-What a block of few rows reads and writes stays in the caches of one processor, and threads meet
-once per call instead of once per op. How many rows a block has depends on the graph and on the
-number of rows alone, not on the number of threads: the bits of a result do not either.
+The data of a block of few rows stays in the caches of one processor, and threads synchronize once
+per call instead of once per op. The number of rows of a block depends only on the graph and on the
+number of rows, not on the number of threads. So the bits of a result do not depend on it, either.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from kerasish.typing import Array
 
 CACHE = 3 << 20  # bytes that a block may read and write in one op: small enough for the caches
 FEWEST, MOST = 8, 64  # rows of a block
-WEIGHTS = 1 << 20  # bytes: more have left the second-level cache when the next block reads them, so
-REUSE = 16.0  # a block must compute as many floating-point operations with each of their bytes
+WEIGHTS = 1 << 20  # bytes: more have left the second-level cache when the next block reads them;
+REUSE = 16.0  # then a block must compute this number of floating-point operations per byte of them
 BLOCKS = 4  # fewer are not worth it
 SMALL = 200_000.0  # nanoseconds of a call, estimated: a shorter one is not divided
 
@@ -43,7 +43,7 @@ class Blocks(NamedTuple):
 
     Attributes:
         rows: of the batch.
-        block: rows of a block; the last one begins earlier where the batch ends within it.
+        block: rows of a block; the last one starts earlier if the batch ends within it.
         results: the shape and dtype of each result, with all rows.
     """
 
@@ -60,9 +60,9 @@ class Blocks(NamedTuple):
 def in_blocks(traced: Traced) -> tuple[Traced, Blocks] | None:
     """Return a traced call for a block of its rows, and the blocks; None where it has none.
 
-    It has none where rows may depend on each other, where it changes variables or asks Python,
-    where it is short, and where the blocks are fewer than the threads. A short recurrence takes one
-    thread in any case (`program_threads`).
+    It has none if rows may depend on each other, if it changes variables or has conditions, if it
+    is short, or if there are fewer blocks than threads. A short recurrence takes one thread in any
+    case (`program_threads`).
     """
     graph, count = traced.graph, traced.arguments
     if traced.updated or traced.conditions or not count or not graph.outputs:
@@ -85,8 +85,10 @@ def in_blocks(traced: Traced) -> tuple[Traced, Blocks] | None:
         return {divided.values.get(v, v): what for v, what in known.items()}
 
     results = [(v.shape, dtypes.array_dtype(v.dtype)) for v in graph.outputs]
-    own = traced._replace(graph=divided.graph, paths=moved(traced.paths), lines=moved(traced.lines))
-    return own, Blocks(rows, block, results)
+    block_call = traced._replace(
+        graph=divided.graph, paths=moved(traced.paths), lines=moved(traced.lines)
+    )
+    return block_call, Blocks(rows, block, results)
 
 
 def block_rows(rows: int, most: int, fewest: int) -> int | None:
@@ -104,7 +106,7 @@ def block_rows(rows: int, most: int, fewest: int) -> int | None:
 
 
 def _fewest(graph: Graph, with_rows: Container[Value]) -> int:
-    """Return how many rows a block must have, so that reading weights is a small share of it.
+    """Return the number of rows with which reading weights is a small share of a block.
 
     Args:
         graph: of all rows.
@@ -127,8 +129,8 @@ def may_divide(executable: Executable | Interpreted) -> bool:
     if not isinstance(executable, Executable) or not executable.is_native:
         return False
     plan = executable.compiled_plan
-    alone = plan.updates or plan.copies or plan.conditions
-    return not alone and len(executable.parts) == 1 and all(unit.movable for unit in plan.units)
+    exclusive = plan.updates or plan.copies or plan.conditions
+    return not exclusive and len(executable.parts) == 1 and all(unit.movable for unit in plan.units)
 
 
 class BlockRuns:
@@ -137,18 +139,18 @@ class BlockRuns:
     Args:
         blocks: how batches are divided.
         results: the values of the results of a block.
-        threads: how many may take blocks.
+        threads: the number of threads that may take blocks.
 
     Attributes:
         blocks: the same.
-        threads: how many take blocks, each with memory of its own.
+        threads: the number of threads that take blocks, each with separate memory.
     """
 
     def __init__(self, blocks: Blocks, results: Sequence[Value], threads: int) -> None:
         self.blocks, self._results = blocks, list(results)
         self.threads = min(threads, blocks.parts)
         self._lanes: dict[Executable, Lane] = {}
-        self._first = threads_records(1)  # in each thread OpenMP starts with the usual number
+        self._first = threads_records(1)  # in each thread OpenMP starts with its default number
 
     def call(
         self, args: Sequence[Any], executable: Any, lanes: Lanes, run: Callable[[], object] | None
@@ -159,7 +161,7 @@ class BlockRuns:
             args: the arguments of a call.
             executable: that of the run.
             lanes: those that it entered.
-            run: runs a block in the executable, instead; None: the native loop does.
+            run: runs a block in the executable, instead of the native loop; None: the native loop.
 
         Raises:
             RecordError: a record failed.
@@ -167,24 +169,24 @@ class BlockRuns:
         if run is not None:
             return self._run_timed(args, executable, run)
         others = lanes.others(self.threads - 1)
-        return self._run_all(args, [executable, *others], lanes.alone)
+        return self._run_all(args, [executable, *others], lanes.exclusive)
 
     def _run_all(
-        self, args: Sequence[Any], executables: Sequence[Executable], alone: bool
+        self, args: Sequence[Any], executables: Sequence[Executable], exclusive: bool
     ) -> list[Array]:
         """Run all blocks of a batch; return the results.
 
         Args:
             args: the arguments of a call.
             executables: one per thread, the calling one's first.
-            alone: whether kept weights may have to be reordered, which the first block does.
+            exclusive: whether kept weights may have to be reordered, which the first block does.
         """
         b = self.blocks
         inputs = _arrays(args, executables[0].inputs, b.rows)
         results = [np.empty(shape, dtype) for shape, dtype in b.results]
         lanes = [self._lane(e) for e in executables]
         begin = 0
-        if alone:
+        if exclusive:
             first = executables[0]
             first.begin()
             self._run(lanes[:1], executables, (0, 1), (inputs, results))
@@ -223,8 +225,8 @@ class BlockRuns:
                 view[...] = array[first : first + b.block]
             run()
             for v, whole in zip(self._results, results):
-                own = executable.output(v).reshape((b.block, -1))
-                whole.reshape((b.rows, -1))[first : first + b.block] = own
+                rows = executable.output(v).reshape((b.block, -1))
+                whole.reshape((b.rows, -1))[first : first + b.block] = rows
         return results
 
     def _lane(self, executable: Executable) -> Lane:

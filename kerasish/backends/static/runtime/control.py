@@ -61,10 +61,10 @@ class Runner:
         if executable is None:
             executable = self._compile()
         with executable.lock:
-            for own, old, new in zip(self._inputs, self._last, inputs):
+            for buffer, old, new in zip(self._inputs, self._last, inputs):
                 if new is not old:
-                    np.copyto(own.array, new)
-                    own.writes += 1
+                    np.copyto(buffer.array, new)
+                    buffer.writes += 1
             self._last = inputs
             executable.run()
             return [executable.output(v) for v in executable.compiled_plan.graph.outputs]
@@ -74,7 +74,7 @@ class Runner:
         graph = optimize(widen_halves(self._graph, slow_halves()), level, watch)
         if level == "fast_run":
             graph = gather(graph)
-        # Values captured by a loop are the same in every iteration: inputs lie outside the arena,
+        # Values captured by a loop are the same in every iteration: inputs are outside the arena,
         # as variables do, and need no copy if they are unchanged.
         compiled_plan = CompiledPlan(graph, graph.inputs, (), self._kernel_of)
         if report is not None:

@@ -1,4 +1,4 @@
-"""What a compiled step shows: the time of its records, with layers and lines, and its memory."""
+"""Inspection of a compiled step: the time of its records, with layers and lines; its memory."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from kerasish.typing import Array
 
 
 def timings(timed: Sequence[tuple[str, Any, float]], origins: Origins) -> list[Timing]:
-    """Return what a timed run found out, with layers, lines and work of the records.
+    """Return the timings of a run, with layers, lines and work of the records.
 
-    What does not change from run to run is looked up once.
+    What does not change between runs is computed once.
 
     Args:
         timed: (name, unit or None, seconds) of each record. The work of a unit of several records
             counts with the first of them.
-        origins: where values come from.
+        origins: the origins of values.
     """
     records = [(name, unit) for name, unit, _ in timed]
     described = origins.described
@@ -63,16 +63,16 @@ def _described(records: Sequence[tuple[str, Any]], origins: Origins) -> list[Tim
 
 
 def explained(error: RecordError, executable: Executable, origins: Origins) -> Exception:
-    """Return what to raise for a record that failed: for an index out of range, which, and where.
+    """Return the exception for a record that failed: for an index out of range, which, and where.
 
     Args:
         error: of the executable's last run; its memory is as the record left it.
         executable: what ran.
-        origins: where values come from.
+        origins: the origins of values.
     """
     if not error.out_of_range or error.record is None:
         return error
-    unit = executable.unit_of(error.record)  # None: of a loop's body, which is a program of its own
+    unit = executable.unit_of(error.record)  # None: of a loop's body, which is a separate program
     layer = origins.layer(unit.writes or unit.reads) if unit else ""
     line = origins.line(unit.writes or unit.reads) if unit else ""
     where = (f" of layer {layer!r}" if layer else "") + (f" ({line})" if line else "")
@@ -97,7 +97,7 @@ def memory_of(
     Args:
         executable: the step, with its memory.
         variables: the memory of the variables that it reads and assigns.
-        copies: how many threads have such memory, each its own.
+        copies: the number of threads that have such memory, one copy each.
     """
     plan = executable.plan
     report = {

@@ -1,7 +1,7 @@
-"""Weights that a program keeps in the layout of its products, from run to run.
+"""Weights that a program keeps in the layout of its products between runs.
 
-oneDNN multiplies by weights in a layout of its own: from a plain one it would copy them in every
-call. A unit reorders them once, and again when the variable has been written since.
+oneDNN multiplies by weights in a special layout; it would copy weights in a plain layout in every
+call. A unit reorders them once, and again after the variable has been written.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from kerasish.typing import Array
 
 
 class InputBuffer:
-    """Memory that a program reads, and how often it was written."""
+    """Memory that a program reads, and the number of times it was written."""
 
     __slots__ = ("array", "writes")
 
@@ -44,7 +44,7 @@ class KeptWeights:
         buffers: graph input -> the buffer of that variable, which counts its `writes`.
 
     Attributes:
-        flags: for each unit 1 where its weights must be reordered in this run, else 0.
+        flags: for each unit 1 if its weights must be reordered in this run, else 0.
     """
 
     def __init__(self, units: Sequence[Unit], buffers: Mapping[Value, Any]) -> None:
@@ -66,7 +66,7 @@ class KeptWeights:
 
     @property
     def blocks(self) -> int:
-        """How many blocks of memory it is, with the flags."""
+        """The number of blocks of memory, with the flags."""
         return 1 + len(self._memory)
 
     def place(self, key: Any) -> Place | None:
@@ -74,7 +74,7 @@ class KeptWeights:
         return self._places.get(key)
 
     def is_fresh(self) -> bool:
-        """Return whether the kept weights are those that the variables hold."""
+        """Return whether the kept weights are the current ones of the variables."""
         seen = self._seen
         for i, buffer in enumerate(self._buffers):
             if seen[i] != (0 if buffer is None else buffer.writes):
@@ -88,7 +88,7 @@ class KeptWeights:
             self.flags[i] = self._now[i] != self._seen[i]
 
     def done(self) -> None:
-        """Note that a run has reached its end: the weights of its begin are kept."""
+        """Note that a run has ended: the weights as of its start are kept."""
         self._seen[:] = self._now
 
 

@@ -1,4 +1,4 @@
-"""Who runs a compiled call when several threads want to: runs that change nothing run at once."""
+"""Concurrent runs of a compiled call by several threads: runs that change nothing may overlap."""
 
 from __future__ import annotations
 
@@ -16,45 +16,46 @@ from kerasish.graph.ir import Value
 from kerasish.tensor import Variable
 
 MOST_MEMORY = 1 << 28  # bytes of all arenas beyond the first
-# Seconds after which the thread that has waited longest goes first. Before that, a thread that
-# comes later may go first: it does not sleep, and a change of threads would cost more than its run.
+# Seconds after which the thread that has waited longest runs first. Before that, a later thread may
+# run first: it does not sleep, and a switch of threads would cost more than its run.
 PATIENCE = 0.005
-LOST = 1.0  # seconds: what is free as long was left to a thread that no longer waits
+LOST = 1.0  # seconds: what is free for longer was reserved for a thread that no longer waits
 
 
 def may_share(executable: Executable | Interpreted) -> bool:
-    """Return whether runs may take place at the same time, each in an arena of its own.
+    """Return whether runs may overlap, each in a separate arena.
 
-    They may not where a run changes variables, asks Python, prints, or meets other processes.
+    They may not if a run changes variables, has conditions, prints, or communicates with other
+    processes.
     """
     if not isinstance(executable, Executable) or not executable.is_native or guard_pages.mode():
         return False
     plan = executable.compiled_plan
-    alone = plan.updates or plan.copies or plan.conditions
-    return not alone and all(unit.movable for unit in plan.units)
+    exclusive = plan.updates or plan.copies or plan.conditions
+    return not exclusive and all(unit.movable for unit in plan.units)
 
 
 def most_at_once(executable: Executable) -> int:
-    """Return how many runs may take place at the same time: one per processor, within memory."""
+    """Return the number of runs that may overlap: one per processor, within the limit of memory."""
     spare = MOST_MEMORY // max(executable.plan.nbytes, 1)
     return 1 + min(native.processors() - 1, spare)
 
 
 class Lanes:
-    """The executables of one compiled call. A run enters, has one for itself, and leaves.
+    """The executables of one compiled call. A run enters, uses one exclusively, and leaves.
 
-    A run is alone where it copies variables into their buffers or reorders kept weights, which all
-    executables read. Then the others wait, and so does every run of a call that may not share.
-    No thread waits without end: after `PATIENCE` seconds it goes before those that came later.
+    A run is exclusive if it copies variables into their buffers or reorders kept weights, which all
+    executables read. Then all other runs wait. Each run of a call that may not share is exclusive.
+    No thread waits forever: after `PATIENCE` seconds it runs before threads that arrived later.
 
-    Ctrl-C may end a run before it leaves: what its thread had is taken back when the thread enters
+    Ctrl-C may end a run before it leaves: what its thread held is returned when the thread enters
     again.
 
     Args:
-        first: the executable that there is.
+        first: the existing executable.
         variables: those that it reads.
         buffers: graph input -> the buffer of that variable, for further executables; None: runs
-            take turns.
+            do not overlap.
     """
 
     def __init__(
@@ -72,27 +73,27 @@ class Lanes:
         self._lock = threading.Lock()
         self._change = threading.Condition(self._lock)
         self._runs: dict[int, Executable | Interpreted | None] = {}  # thread -> what it has
-        self._more: dict[int, list[Executable]] = {}  # thread -> what else it has
-        self._waiting: dict[int, float] = {}  # thread -> since when, the longest first
-        self.alone = False  # whether the run that takes place must be the only one
+        self._more: dict[int, list[Executable]] = {}  # thread -> what else it holds
+        self._waiting: dict[int, float] = {}  # thread -> start of its wait, the longest first
+        self.exclusive = False  # whether the current run must be the only one
 
-    def enter(self, alone: bool = False) -> Executable | Interpreted:
+    def enter(self, exclusive: bool = False) -> Executable | Interpreted:
         """Wait for memory and return it; `leave` must follow.
 
         Args:
-            alone: whether the run must be the only one, in the first executable.
+            exclusive: whether the run must be the only one, in the first executable.
         """
         thread = threading.get_ident()
         with self._lock:
             if thread in self._runs:
                 self._take_back(thread)
-            single = alone or not self._is_ready()
+            single = exclusive or not self._is_ready()
             if self._is_taken(single) or self._waiting and self._is_overdue():
-                single = self._wait(thread, alone)
+                single = self._wait(thread, exclusive)
             if single:
                 # In this order: an interrupt after any of these statements loses nothing.
                 self._runs[thread] = self.first
-                self.alone = True
+                self.exclusive = True
                 self._free.remove(self.first)
                 return self.first
             if self._free:
@@ -107,16 +108,16 @@ class Lanes:
         return another
 
     def is_simple(self) -> bool:
-        """Return whether runs may take place at once now, are native, and take one argument."""
+        """Return whether runs may overlap now, are native, and take one argument."""
         first: Any = self.first
         return self._is_ready() and len(first.parts) == len(first.inputs) == 1
 
     def take_ready(self) -> bool:
-        """Take the last free executable, by a thread that holds the lock; `leave` must follow.
+        """Take the last free executable in a thread that holds the lock; `leave` must follow.
 
         Returns:
-            False where the thread has one from a run that was interrupted: `enter` takes it back;
-            and where another thread has waited long: `enter` lets it go first.
+            False if the thread holds one from an interrupted run, which `enter` returns, or if
+            another thread has waited long, which `enter` lets run first.
         """
         thread = threading.get_ident()
         if thread in self._runs or self._waiting and self._is_overdue():
@@ -127,8 +128,8 @@ class Lanes:
     def others(self, most: int) -> list[Executable]:
         """Return up to `most` further executables for a run that has entered; it keeps them.
 
-        There are as many as nothing else uses or waits for. The kept weights may be read, not
-        reordered, while more than one of them run.
+        Only executables are returned that no other run uses or waits for. While more than one of
+        them runs, the kept weights may be read, but not reordered.
         """
         thread, results = threading.get_ident(), []
         while len(results) < most:
@@ -158,13 +159,13 @@ class Lanes:
             if self._waiting:
                 self._change.notify_all()
 
-    def _wait(self, thread: int, alone: bool) -> bool:
-        """Wait until a run may take place; return whether it must be the only one."""
+    def _wait(self, thread: int, exclusive: bool) -> bool:
+        """Wait until a run may start; return whether it must be the only one."""
         since, notified = monotonic(), True
         try:
             while True:
                 self._waiting.setdefault(thread, since)
-                single = alone or not self._is_ready()
+                single = exclusive or not self._is_ready()
                 if not self._is_taken(single):
                     first = next(iter(self._waiting))
                     if first == thread or not self._is_overdue():
@@ -176,17 +177,17 @@ class Lanes:
         finally:
             self._waiting.pop(thread, None)
             if self._waiting:
-                self._change.notify_all()  # another is the first now
+                self._change.notify_all()  # another thread is first now
 
     def _is_overdue(self) -> bool:
-        """Return whether the thread that has waited longest goes before those that come now."""
+        """Return whether the thread that has waited longest runs before new ones."""
         return monotonic() - next(iter(self._waiting.values())) > PATIENCE
 
     def _is_taken(self, single: bool) -> bool:
-        """Return whether there is nothing for a run now, which must be the only one or not."""
+        """Return whether no executable is available for a run, `single` or not."""
         if single:
             return bool(self._runs)
-        return self.alone or not (self._free or self._left > 0)
+        return self.exclusive or not (self._free or self._left > 0)
 
     def _take_free(self, thread: int) -> Executable | Interpreted:
         self._runs[thread] = executable = self._free[-1]
@@ -194,7 +195,7 @@ class Lanes:
         return executable
 
     def _take_back(self, thread: int) -> None:
-        """Note that a thread has nothing any more."""
+        """Return all that a thread holds."""
         for other in self._more.pop(thread, ()):
             if other not in self._free:
                 self._free.append(other)
@@ -203,7 +204,7 @@ class Lanes:
             self._left += 1  # it was not finished
         elif executable not in self._free:
             self._free.append(executable)
-        self.alone = False
+        self.exclusive = False
         del self._runs[thread]
 
     def _is_ready(self) -> bool:

@@ -1,4 +1,4 @@
-"""What the static engine says: compilations that the user asked to see, and warnings."""
+"""Messages of the static engine: compilations that the user asked to see, and warnings."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _warned: set[str] = set()
 
 
 def warn_once(text: str) -> None:
-    """Warn about something missing, once per process."""
+    """Warn about a missing dependency, once per process."""
     if text not in _warned:
         _warned.add(text)
         warnings.warn(text, RuntimeWarning, stacklevel=2)

@@ -1,8 +1,8 @@
-"""Speculation: a step whose Python reads numbers is compiled once for each way that it takes.
+"""Speculation: a step whose Python reads numbers is compiled once for each path that it takes.
 
-Each compiled path takes for granted what Python was answered when the path was traced, and checks
-it as it runs, before it changes a variable. Where an answer is another one, the path for that
-answer runs instead: it is looked up in the tree of answers, or traced.
+Each compiled path assumes the answers that Python got when the path was traced, and checks them
+while it runs, before it changes a variable. If an answer differs, the path for that answer runs
+instead: it is looked up in the tree of answers, or traced.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ if TYPE_CHECKING:
     from kerasish.backends.static.engine import CompiledCall
 
 MOST_PATHS = 16  # compiled for one signature; each takes as long to compile as a step
-MOST_MISSES = 8  # calls in a row that no path fits, after which none is tried any more
+MOST_MISSES = 8  # consecutive calls that no path fits, after which no path is tried
 
 
 class OtherPath(Exception):  # noqa: N818 (a signal, not an error)
-    """A compiled path does not hold for this data: these are the answers up to the wrong one."""
+    """A compiled path is wrong for this data; holds the answers up to the first that differs."""
 
     def __init__(self, answers: Sequence[Array]) -> None:
         super().__init__()
@@ -41,12 +41,12 @@ class OtherPath(Exception):  # noqa: N818 (a signal, not an error)
 
 
 class PathMaker(Protocol):
-    """A step as `Paths` needs it."""
+    """The interface of a step that `Paths` needs."""
 
     name: str
 
     def path(self, args: Sequence[Any], given: Sequence[Array]) -> CompiledCall:
-        """Return the step compiled for data that gives Python these answers."""
+        """Return the step compiled for data with these answers to Python."""
 
     def by_op(self, args: Sequence[Any]) -> Structure:
         """Run the step op by op."""
@@ -56,7 +56,7 @@ class Paths:
     """The compiled paths of one signature of a step.
 
     Args:
-        step: makes the paths.
+        step: creates the paths.
         args: the arguments of the first call.
         first: the path for them; None: the step cannot be compiled.
         reason: why it cannot.
@@ -80,25 +80,25 @@ class Paths:
 
     @property
     def guards(self) -> Guards:
-        """The Python values behind the path that is tried first."""
+        """The Python values of the path that is tried first."""
         return Guards(()) if self._latest is None else self._latest.guards
 
     def __call__(self, args: tuple[Any, ...], known: OtherPath | None = None) -> Structure:
-        """Run the path that holds for the arguments; without one, run op by op.
+        """Run the path that is valid for the arguments; without one, run op by op.
 
         Args:
             args: the arguments.
-            known: that the latest path does not hold for them, if that is known.
+            known: the exception that shows that the latest path is wrong for them, if any.
         """
         return self._run(args, lambda call: (call(args), None), known)[0]
 
     def call_timed(self, args: tuple[Any, ...]) -> tuple[Structure, list[Timing]]:
-        """Run; return the result, and the time of each record; none of what runs op by op."""
+        """Run; return the result, and the time of each record; no times for what runs op by op."""
         result, timings = self._run(args, lambda call: call.call_timed(args))
         return result, timings or []
 
     def call_reading(self, args: tuple[Any, ...]) -> tuple[Structure, Any]:
-        """Run; return the result, and the variables read with their values before, or None."""
+        """Run; return the result, and the variables read with their previous values, or None."""
         return self._run(args, lambda call: call.call_reading(args))
 
     def _run(
@@ -130,10 +130,10 @@ class Paths:
     def _path_for(
         self, answers: Sequence[Array], args: Sequence[Any], tried: Sequence[CompiledCall]
     ) -> CompiledCall | None:
-        """Return a path that begins with these answers, a new one if there is none; or None.
+        """Return a path that starts with these answers, a new one if there is none; or None.
 
-        None comes, too, if all such paths were tried: where two paths round differently, each may
-        send the call to the other one.
+        The result is also None if all such paths were tried: if two paths round differently, each
+        may refer the call to the other one.
         """
         fitting = [c for c in reversed(self.calls) if _begins(c, answers)]
         for call in fitting:
@@ -256,7 +256,7 @@ class SpeculativeRows:
 
 
 def _begins(call: CompiledCall, answers: Sequence[Array]) -> bool:
-    """Return whether a path takes these answers, in this order, for granted."""
+    """Return whether a path assumes these answers, in this order."""
     pairs = zip(call.conditions, answers)
     enough = len(call.conditions) >= len(answers)
     return enough and all(
@@ -265,7 +265,7 @@ def _begins(call: CompiledCall, answers: Sequence[Array]) -> bool:
 
 
 def _lines(calls: Sequence[CompiledCall]) -> str:
-    """Return "; asked at file:line, ..." of all questions of some paths."""
+    """Return "; asked at file:line, ..." for all questions of several paths."""
     lines = dict.fromkeys(c.line.removeprefix(" at ") for call in calls for c in call.conditions)
     return "; asked at " + ", ".join(lines) if lines else ""
 

@@ -1,4 +1,4 @@
-"""What this machine does at best: a product and a copy, measured once and kept on disk."""
+"""The peak performance of this machine: a product and a copy, measured once and kept on disk."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ _lock = threading.Lock()
 
 
 def measured_peaks() -> Peaks:
-    """Return the peaks for the present number of threads: known ones, or those measured now.
+    """Return the peaks for the current number of threads: from the cache, or measured now.
 
-    A measurement takes about half a second. It is kept in the folder `peaks` of the cache for as
-    long as the processor stays the same.
+    A measurement takes about half a second. It is kept in the folder `peaks` of the cache and is
+    valid for the same processor.
     """
     threads = native.get_threads()
     with _lock:
@@ -53,7 +53,7 @@ def _file(threads: int) -> Path | None:
 
 
 def _processor() -> str:
-    """Return the processor's name, as Linux gives it, else as Python does."""
+    """Return the processor's name as reported by Linux, or else by Python."""
     with contextlib.suppress(OSError):
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -75,7 +75,7 @@ def _read(path: Path | None) -> Peaks | None:
 def _measured(threads: int, path: Path | None) -> Peaks:
     peaks = Peaks(_product_rate(), max(_copy_rate(n) for n in range(1, threads + 1)))
     if path is not None:
-        # A folder that cannot be written costs a measurement in each process, nothing else.
+        # A folder that cannot be written only costs a measurement per process.
         with contextlib.suppress(OSError):
             path.parent.mkdir(parents=True, exist_ok=True)
             replace(path, seal(_MARK, json.dumps([*peaks]).encode()))

@@ -51,11 +51,10 @@ class Executable:
 
     Args:
         compiled_plan: the units, and the offsets of values in an arena.
-        buffers: graph input -> the buffer of that variable: its array, and how often it was
-            written.
+        buffers: graph input -> the buffer of that variable: its array, and the number of writes.
         answers: the arrays that the plan's conditions must be equal to.
-        kept: the kept weights of another executable of this plan and these buffers, which are
-            shared; None: its own.
+        kept: the kept weights of another executable of this plan and these buffers, to share them;
+            None: new ones.
     """
 
     def __init__(
@@ -121,7 +120,7 @@ class Executable:
         watch = self._watch
         self._units_of: dict[int, Unit] = {}  # by the record's id; the programs keep the records
         checks = self._conditions()
-        # What is printed before the last condition holds is printed by one path only.
+        # What is printed before the last condition holds must be printed by one path only.
         holds = bool(self._answers) and any(map(_may_print, self.units))
         if holds:
             records.append(callback_record(printing.hold, "hold prints"))
@@ -150,17 +149,17 @@ class Executable:
 
     def _records(self, step: int, unit: Unit) -> list[Record]:
         """Return the records of a unit, with those that check it in strict memory."""
-        own = unit.records(self.locate)
-        self._units_of.update((id(record), unit) for record in with_nested(own))
+        records = unit.records(self.locate)
+        self._units_of.update((id(record), unit) for record in with_nested(records))
         watch = self._watch
         if watch is None:
-            return own
-        checked = strict_records.named(own)
+            return records
+        checked = strict_records.named(records)
         return [*watch.before(step, self.locate), *checked, *watch.after(step, self.locate)]
 
     def _together(self, group: Group) -> list[Record]:
         """Return the records of units that run at the same time."""
-        one = threads_records(1)  # in each thread OpenMP starts with the usual number
+        one = threads_records(1)  # in each thread OpenMP starts with its default number
         lists = [
             [*one, *(record for step in lane for record in self._records(step, self.units[step]))]
             for lane in group.lanes
@@ -234,15 +233,15 @@ class Executable:
         """Run once on the content of `inputs` and the variables' buffers.
 
         Raises:
-            RecordError: an index is out of range, for example; `inspection.explained` says more.
+            RecordError: an index is out of range, for example; see `inspection.explained`.
         """
         self._run_parts(_run_part)
 
     def run_sharing(self) -> None:
-        """Run once, with kept weights that are as the variables are: runs at once share them.
+        """Run once, with kept weights that are up to date: concurrent runs share them.
 
         Raises:
-            RecordError: as `run`.
+            RecordError: see `run`.
         """
         for part in self.parts:
             part.run()
@@ -252,7 +251,7 @@ class Executable:
         self.kept.begin()
 
     def done(self) -> None:
-        """Note that what ran since `begin` has reached its end."""
+        """Note that what ran since `begin` has ended."""
         self.kept.done()
 
     def _run_parts(self, run: Callable[[Any], None]) -> None:
@@ -292,10 +291,10 @@ def _with_threads(records: Sequence[Record]) -> list[Record]:
     now = usual
     result: list[Record] = []
     for record in records:
-        wanted = getattr(record.keep, "threads", None)
-        if wanted is not None and wanted != now:
-            result += threads_records(wanted)
-            now = wanted
+        threads = getattr(record.keep, "threads", None)
+        if threads is not None and threads != now:
+            result += threads_records(threads)
+            now = threads
         result.append(record)
     if now != usual:
         result += threads_records(usual)

@@ -1,8 +1,8 @@
-"""Predictions of one array: what a call must look up is looked up once, before the calls.
+"""Predictions for one array: the lookups of a call are done once, before the calls.
 
-A call of a small model takes a microsecond of computation. To find the compiled call, the memory
-and the addresses takes several, and more where weights have displaced from the caches what Python
-looks up. So a function is kept that has all of them.
+A call of a small model computes for a microsecond. Looking up the compiled call, the memory and the
+addresses takes several microseconds, and more if weights have displaced Python's data from the
+caches. So a function that holds all of them is kept.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from kerasish.tensor import current_scope
 from kerasish.typing import Array
 from kerasish.watched import Guards
 
-# Nanoseconds of a run, estimated, up to which it keeps Python's lock and that of the lanes, so that
-# it need not note which memory it takes. Longer runs let other threads go on.
+# Estimated nanoseconds of a run up to which it holds Python's lock and that of the lanes. So it
+# need not record which memory it uses. During longer runs other threads continue.
 SHORT = 20_000.0
 
 
@@ -32,10 +32,10 @@ class _Memory(NamedTuple):
     """An executable as a ready call uses it.
 
     Attributes:
-        input: where the argument goes.
+        input: the memory of the argument.
         run: the native call.
         arguments: of the call.
-        output: where the result lies.
+        output: the memory of the result.
     """
 
     input: Array
@@ -47,19 +47,19 @@ class _Memory(NamedTuple):
 def ready_call(
     lanes: Lanes, graph: Graph, result: Value, x: Array, guards: Guards, mark: object
 ) -> Callable[[Array], Array | None] | None:
-    """Return a function that runs a compiled call on an array of the shape of `x`; None: none can.
+    """Return a function that runs a compiled call on an array of the shape of `x`, or None.
 
-    It returns None, and has run nothing, where the dtype is another one, where settings, variables
-    or what the trace used have changed since the mark, and where a run must be alone. It returns
-    None after a failed run, too, which the usual way repeats and explains.
+    The function returns None, and has run nothing, if the dtype differs, if settings, variables or
+    what the trace used have changed since the mark, or if the run must be exclusive. It also
+    returns None after a failed run, which the general path repeats and explains.
 
     Args:
         lanes: of the call.
         graph: what runs.
         result: the value that is returned.
-        x: an array that the call has taken.
+        x: an array that the call has run on.
         guards: what the trace used.
-        mark: `Changes.mark` before the compiled call was found.
+        mark: `Changes.mark` before the compiled call was looked up.
     """
     if mark is not Changes.mark or not lanes.is_simple():
         return None
@@ -82,20 +82,20 @@ def ready_call(
             return None
         if stale is not None and stale() is not None:
             return None
-        # A thread with the lock may use what is free without taking it: no other takes it then.
+        # A thread with the lock may use a free executable without taking it: no other can take it.
         with lock:
-            if not free or lanes.alone or mark is not Changes.mark:
+            if not free or lanes.exclusive or mark is not Changes.mark:
                 return None
             executable = free[-1]
-            own = memories.get(executable) or memory_of(executable)
+            memory = memories.get(executable) or memory_of(executable)
             if is_short:
-                copy(own.input, x)
-                return None if own.run(*own.arguments) else own.output.copy()
+                copy(memory.input, x)
+                return None if memory.run(*memory.arguments) else memory.output.copy()
             if not lanes.take_ready():
                 return None
         try:
-            copy(own.input, x)
-            return None if own.run(*own.arguments) else own.output.copy()
+            copy(memory.input, x)
+            return None if memory.run(*memory.arguments) else memory.output.copy()
         finally:
             lanes.leave()
 

@@ -62,7 +62,7 @@ class RowGather:
 
     @property
     def advances(self) -> list[tuple[Any, int, int]]:
-        """(block, word, amount): what to add after each step, to get the next batch's indices."""
+        """(block, word, amount): what to add after each step to get the next batch's indices."""
         return [(block, word, 8 * self.size) for block, word in self._words]
 
 
@@ -75,9 +75,9 @@ def _gather_kernel(dtype: str) -> Kernel:
 
 
 class RowSteps:
-    """A compiled step over the rows of an epoch; a call does as many batches as time allows.
+    """A compiled step over the rows of an epoch; a call processes batches while time allows.
 
-    Before each call `before` is called, and `after` follows, with whether a batch reached its end.
+    `before` is called before each call, and `after` after it, with whether a batch was completed.
 
     Attributes:
         left: the number of whole batches that remain.
@@ -122,7 +122,7 @@ class RowSteps:
         self._before()
         start, whole = self._steps.done, False
         try:
-            # The native call stands here, not in `Steps.run`: it is reached for every batch.
+            # The native call is here, not in `Steps.run`: it is reached for every batch.
             job = self._steps.begin(self.left if most is None else min(most, self.left), seconds)
             self._steps.finish(self._run(job))
             whole = self._steps.done > start
@@ -151,7 +151,7 @@ class RowSteps:
         return self._describe(timed), self._program.seconds
 
     def go_to(self, batch: int) -> None:
-        """Go on at a batch of the epoch, 0 for its first."""
+        """Continue at a batch of the epoch, 0 for its first."""
         self._gather.start(self.order[batch * self._gather.size :])
         self.done, self.left = batch, len(self.order) // self._gather.size - batch
 
@@ -159,7 +159,7 @@ class RowSteps:
 def row_gather(
     arrays: Sequence[Array], parts: Sequence[Array], args: Sequence[Any], targets: Sequence[Array]
 ) -> RowGather | None:
-    """Return what copies rows of arrays into a program's inputs; None where that cannot be.
+    """Return the records that copy rows of arrays into a program's inputs; None if impossible.
 
     Args:
         arrays: all rows.

@@ -1,4 +1,4 @@
-"""The signature of a call: what of its arguments a compiled step depends on."""
+"""The signature of a call: the properties of its arguments that a compiled step depends on."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from kerasish.typing import Structure
 
 
 def explain(key: Sequence[Any], known: list[Any]) -> str:
-    """Return how a signature differs from the nearest one that is compiled already."""
+    """Return how a signature differs from the nearest compiled one."""
     if not known:
         return "first call"
 

@@ -9,15 +9,15 @@ from typing import Any
 
 from kerasish.tensor import Variable
 
-LEAST = 1 << 25  # bytes that were freed, from which looking for unused pages pays
+LEAST = 1 << 25  # freed bytes from which a search for unused pages pays
 
 
 def sync_to_buffers(variables: Iterable[Variable]) -> None:
-    """Copy the values of variables into their buffers, where they are not there yet.
+    """Copy the values of variables that are not in their buffers yet.
 
-    First values are freed by that. They lay between others, so the C library's allocator would keep
-    their memory: the process would hold its weights twice from then on. So unused pages are given
-    back to the system.
+    This frees the initial values. They were between other blocks, so the C library's allocator
+    would keep their memory, and the process would hold its weights twice. So unused pages are
+    returned to the system.
     """
     freed = 0
     for v in variables:
@@ -31,7 +31,7 @@ def sync_to_buffers(variables: Iterable[Variable]) -> None:
 
 @functools.cache
 def _trim() -> Any:
-    """Return glibc's `malloc_trim`; None where the C library has none."""
+    """Return glibc's `malloc_trim`; None if the C library has none."""
     try:
         return getattr(ctypes.CDLL(None), "malloc_trim", None)
     except (OSError, TypeError):  # this system has no handle of all libraries

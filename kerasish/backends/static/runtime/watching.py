@@ -1,4 +1,4 @@
-"""What is watched while Python traces a step: garbage, and random numbers of NumPy and Python."""
+"""Checks while Python traces a step: garbage, and random numbers of NumPy and Python."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy as np
 
 @contextlib.contextmanager
 def no_collections() -> Iterator[None]:
-    """Pause the garbage collector: a trace makes many objects, and none of them is garbage yet."""
+    """Pause the garbage collector: a trace creates many objects, none of which is garbage yet."""
     was = gc.isenabled()
     gc.disable()
     try:

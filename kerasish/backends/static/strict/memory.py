@@ -6,8 +6,8 @@ With KERASISH_STRICT_MEMORY (its values are in `guard_pages`) an executable
 - places its blocks between guard pages;
 - fills a block with signaling NaNs (0xA5 for integers and booleans) before the unit that first
   writes it and after the unit that reads it last, and variables that are written but not read;
-- checks before a unit that its inputs contain none of these, and after it that its outputs neither
-  contain any nor were computed from any, and that nothing around those blocks has changed;
+- checks before a unit that its inputs contain none of these, and after it that its outputs contain
+  none and were computed from none, and that nothing around those blocks has changed;
 - writes the name of each record into a file before it runs (`records.name_file`): after a crash it
   names the record that accessed a guard page.
 
@@ -33,7 +33,7 @@ from kerasish.backends.static.lowering.units import (
 )
 from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.machine.guard_pages import Range
-from kerasish.backends.static.strict.plan import check_blueprint
+from kerasish.backends.static.strict.plan import check_compiled_plan
 from kerasish.backends.static.strict.records import compare, fill, search
 from kerasish.graph.ir import Value
 
@@ -57,8 +57,8 @@ class Watch:
     """
 
     def __init__(self, compiled_plan: CompiledPlan, mode: str) -> None:
-        check_blueprint(compiled_plan)
-        self._blueprint, self._shared = compiled_plan, mode == "shared"
+        check_compiled_plan(compiled_plan)
+        self._compiled_plan, self._shared = compiled_plan, mode == "shared"
         plan, sizes = compiled_plan.plan, compiled_plan.sizes
         if self._shared:
             self.owner, self.address = guard_pages.block(plan.nbytes)
@@ -74,7 +74,7 @@ class Watch:
 
     def _uses(self) -> tuple[dict[Any, int], dict[Any, int]]:
         """Return, by key, the index of the first writer, and of the last reader."""
-        root = self._blueprint.root
+        root = self._compiled_plan.root
         first: dict[Any, int] = {}
         last: dict[Any, int] = {}
         for step, unit in enumerate(self.units):
@@ -83,16 +83,16 @@ class Watch:
             for key in _further(unit):
                 first.setdefault(key, step)
             last.update(dict.fromkeys(self._touched(unit), step))
-        for v in (*self._blueprint.graph.inputs, *self._blueprint.constants):
-            first.pop(v, None)  # they are there before the first unit
-        for v in self._blueprint.graph.outputs:
+        for v in (*self._compiled_plan.graph.inputs, *self._compiled_plan.constants):
+            first.pop(v, None)  # they exist before the first unit
+        for v in self._compiled_plan.graph.outputs:
             last.pop(root(v), None)
         return first, last
 
     def _read_by_several(self) -> dict[Group, list[Any]]:
         """Return, by group, the keys that several of its lists use, and no unit after it."""
         results: dict[Group, list[Any]] = {}
-        for group in self._blueprint.groups:
+        for group in self._compiled_plan.groups:
             users: dict[Any, set[range]] = {}
             for lane in group.lanes:
                 for step in lane:
@@ -141,16 +141,16 @@ class Watch:
         return [record for key in keys for record in self._fill(key, locate(key))]
 
     def _touched(self, unit: Unit) -> list[Any]:
-        keys = [*map(self._blueprint.root, (*unit.reads, *unit.writes)), *_further(unit)]
+        keys = [*map(self._compiled_plan.root, (*unit.reads, *unit.writes)), *_further(unit)]
         return list(dict.fromkeys(keys))
 
     def _begins(self, key: Any, step: int) -> bool:
         """Return whether the content of a block before this unit does not matter."""
-        root = self._blueprint.root
+        root = self._compiled_plan.root
         key = root(key) if isinstance(key, Value) else key
         if self._first.get(key) != step:
             return False
-        variable = self._blueprint.buffer_of(key)
+        variable = self._compiled_plan.buffer_of(key)
         return variable is None or variable not in map(root, self.units[step].reads)
 
     def _fill(self, key: Any, place: Place) -> Iterator[Record]:
@@ -169,10 +169,10 @@ class Watch:
         if key in self.offsets and self._shared:
             end = address + nbytes
             return [Range(end, -(-end // 64) * 64)] if key in self._first and end % 64 else []
-        if key in self._blueprint.constants:
+        if key in self._compiled_plan.constants:
             return []  # their pages cannot be written
-        own = key in self.offsets or guard_pages.is_guarded(address)
-        return guard_pages.slack(address, nbytes) if own else []
+        guarded = key in self.offsets or guard_pages.is_guarded(address)
+        return guard_pages.slack(address, nbytes) if guarded else []
 
 
 def _further(unit: Unit) -> list[Any]:

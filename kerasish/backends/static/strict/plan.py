@@ -11,7 +11,7 @@ from kerasish.graph.ir import Value
 from kerasish.graph.plan_check import Access, PlanError, Step, check_plan
 
 
-def check_blueprint(compiled_plan: CompiledPlan) -> None:
+def check_compiled_plan(compiled_plan: CompiledPlan) -> None:
     """Raise if a unit of a compiled plan would read other bytes than it expects.
 
     Raises:
@@ -64,7 +64,7 @@ class _Walk:
     """
 
     def __init__(self, compiled_plan: CompiledPlan) -> None:
-        self._blueprint = compiled_plan
+        self._compiled_plan = compiled_plan
         writers: dict[Value, list[Unit]] = {}
         for unit in compiled_plan.units:
             for v in unit.writes:
@@ -77,7 +77,7 @@ class _Walk:
         }
 
     def content(self, v: Value) -> Value:
-        aliases = self._blueprint.aliases
+        aliases = self._compiled_plan.aliases
         while True:
             if v in self._copied:
                 v = self._copied[v]
@@ -95,7 +95,7 @@ class _Walk:
         return Step("condition", (self.access(v),) if v.size else (), ())
 
     def _at(self, content: Any, key: Any, nbytes: int) -> Access:
-        compiled_plan = self._blueprint
+        compiled_plan = self._compiled_plan
         root = compiled_plan.root(key) if isinstance(key, Value) else key
         variable = compiled_plan.buffer_of(root)
         if variable is not None:
@@ -120,12 +120,12 @@ class _Walk:
 
     def copy(self, root: Value, old: Value) -> Step:
         """Return the step that copies a new value into its variable after all units."""
-        new = next((n for o, n in self._blueprint.updates if o is old), root)
+        new = next((n for o, n in self._compiled_plan.updates if o is old), root)
         source = self._at(self.content(new), root, nbytes_of(root))
         return Step("copy", (source,), (self._at(source.content, old, nbytes_of(old)),))
 
     def _in_place(self, unit: Unit) -> frozenset[Any]:
-        """Return what may share memory according to the unit or the builder."""
+        """Return the values that may share memory according to the unit or the builder."""
         pairs = set()
         for v in unit.writes:
             read = unit.in_place_of(v)
@@ -138,5 +138,5 @@ class _Walk:
 
     def _begun(self, v: Value, reads: Sequence[Value]) -> list[Value]:
         """Return the initial value of v: the read value whose memory the builder assigned to v."""
-        before = self._blueprint.aliases.get(v)
+        before = self._compiled_plan.aliases.get(v)
         return [r for r in reads if before is not None and r is before]

@@ -140,7 +140,7 @@ def compare(part: Range, what: str) -> Record:
 
 
 def name_file() -> str:
-    """Return the file that names the running record; it is removed when the process ends well."""
+    """Return the file that names the running record; it is removed at a normal exit."""
     return os.path.join(tempfile.gettempdir(), f"kerasish-record-{os.getpid()}.txt")
 
 

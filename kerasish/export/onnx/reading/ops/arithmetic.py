@@ -40,7 +40,7 @@ def dtype_named(code: int) -> str:
     return DTYPES[code]
 
 
-def is_whole(x: Any) -> bool:
+def is_integral(x: Any) -> bool:
     """Return whether a value holds whole numbers."""
     return dtypes.is_integer(dtype_of(x))
 
@@ -83,7 +83,7 @@ for _kind, _g in {
 @reads("Div")
 def _div(n: OnnxNode) -> Structure:
     a, b = tensor(n.x), tensor(n.need(1))
-    if not is_whole(a):
+    if not is_integral(a):
         return ops.divide(a, b)
     if a.dtype.startswith("u"):
         return ops.floor_divide(a, b)

@@ -112,7 +112,7 @@ def _quantized_matmul(n: OnnxNode) -> Structure:
 
 @reads("ConvInteger")
 def _conv_integer(n: OnnxNode) -> Structure:
-    return _whole_convolution(n, _moved(n.x, n.get(2)), _filters(n.need(1), n.get(3)))
+    return _integer_convolution(n, _moved(n.x, n.get(2)), _filters(n.need(1), n.get(3)))
 
 
 def _filters(kernel: Any, zero: Any) -> Any:
@@ -122,7 +122,7 @@ def _filters(kernel: Any, zero: Any) -> Any:
     return _moved(kernel, zero)
 
 
-def _whole_convolution(n: OnnxNode, x: Any, kernel: Any) -> Any:
+def _integer_convolution(n: OnnxNode, x: Any, kernel: Any) -> Any:
     # Sums of products of 8-bit numbers are exact in float64, for which there are kernels.
     wide = convolved(n, ops.cast(x, "float64"), ops.cast(kernel, "float64"), None)
     return ops.cast(wide, "int32")
@@ -131,7 +131,7 @@ def _whole_convolution(n: OnnxNode, x: Any, kernel: Any) -> Any:
 @reads("QLinearConv")
 def _quantized_conv(n: OnnxNode) -> Structure:
     x, x_scale, x_zero, kernel, k_scale, k_zero, y_scale, y_zero = (n.need(i) for i in range(8))
-    total = _whole_convolution(n, _moved(x, x_zero), _filters(kernel, k_zero))
+    total = _integer_convolution(n, _moved(x, x_zero), _filters(kernel, k_zero))
     if n.get(8) is not None:
         total = ops.add(total, ops.reshape(tensor(n.get(8)), (-1, *[1] * (rank_of(total) - 2))))
     scales = [ops.cast(tensor(s), "float32") for s in (x_scale, k_scale, y_scale)]

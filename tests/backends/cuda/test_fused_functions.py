@@ -134,7 +134,7 @@ def _derived(f, inputs, arriving):
 
 
 @pytest.mark.parametrize("name", sorted(CASES))
-def test_wholes_and_their_derivatives(gpu, name):
+def test_fused_functions_and_their_derivatives(gpu, name):
     f, shapes, kernel = CASES[name]
     rng = np.random.default_rng(1)
     arrays = [rng.standard_normal(s).astype("float32") for s in shapes]
@@ -187,8 +187,8 @@ def test_what_no_kernel_computes_whole_is_composed(gpu, f):
     with kerasish.device("gpu"), using_engine(gpu):
         found = ops.convert_to_numpy(f(kerasish.Tensor(x)))
     np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-6)
-    wholes = {"softmax", "normalize", "moment_parts", "dropout", "class_loss", "bias_activation"}
-    assert not wholes & set(fake_cupy.launches)
+    fused = {"softmax", "normalize", "moment_parts", "dropout", "class_loss", "bias_activation"}
+    assert not fused & set(fake_cupy.launches)
 
 
 def test_half_numbers_keep_their_dtype(gpu):

@@ -1,4 +1,4 @@
-"""Products of many small matrices in a loop of our own, against NumPy."""
+"""Products of many small matrices, against NumPy."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 
 from kerasish import config, ops
-from kerasish.backends.static.codegen import batched, kernels
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
-from kerasish.backends.static.lowering import batched as lowering
 from kerasish.backends.static.lowering import program_threads
-from kerasish.backends.static.lowering.batched import Batch, BatchedUnit, batch_of
-from kerasish.backends.static.machine import machine_code
+from kerasish.backends.static.lowering.batch_axes import Batch, batch_of
 
 STAY, HEADS, TURNED = (0, 1, 2, 3), (0, 2, 1, 3), (0, 1, 3, 2)
 
@@ -21,7 +18,7 @@ def normal(*shape):
 
 
 def compute(a, b, axes):
-    """Return the product of transposed operands, and the batched units that compute it."""
+    """Return the product of transposed operands."""
 
     def product(x, y):
         left, right = ops.transpose(x, axes[0]), ops.transpose(y, axes[1])
@@ -29,9 +26,7 @@ def compute(a, b, axes):
 
     COMPILED_PLANS.clear()
     step = Static().compile(product)
-    result = np.asarray(step(ops.convert_to_tensor(a), ops.convert_to_tensor(b)))
-    units = [u for e in step.executables() for u in e.units if isinstance(u, BatchedUnit)]
-    return result, units
+    return np.asarray(step(ops.convert_to_tensor(a), ops.convert_to_tensor(b)))
 
 
 @pytest.mark.parametrize("sizes", [(2, 4, 7, 5, 6), (3, 4, 33, 40, 17), (8, 1, 1, 1, 1)], ids=str)
@@ -39,7 +34,6 @@ def compute(a, b, axes):
 @pytest.mark.parametrize("apart", [False, True])
 def test_many_products(sizes, turned, apart, monkeypatch):
     """Rows of heads lie apart; the first operand may be turned."""
-    monkeypatch.setattr(lowering, "GRAIN", 1)
     monkeypatch.setattr(program_threads, "SMALL_PROGRAM", 0)
     n, heads, rows, columns, terms = sizes
     a = normal(n, heads, *((terms, rows) if turned else (rows, terms)))
@@ -49,21 +43,10 @@ def test_many_products(sizes, turned, apart, monkeypatch):
     results = []
     for threads in (1, 2):
         with config.using_threads(threads):
-            result, units = compute(a, b, axes)
-        assert [u.threads for u in units] == [threads]
-        results.append(result)
+            results.append(compute(a, b, axes))
     expected = np.transpose(a, axes[0]).astype("float64") @ np.transpose(b, axes[1])
     np.testing.assert_allclose(results[0], np.transpose(expected, axes[2]), rtol=1e-4, atol=1e-5)
     np.testing.assert_array_equal(*results)
-
-
-@pytest.mark.parametrize("sizes", [(9, 4, 300, 4), (9, 200, 64, 8), (3, 4, 4, 4)], ids=str)
-def test_large_matrices_and_small_batches_are_left_to_the_library(sizes):
-    count, rows, terms, columns = sizes
-    a, b = normal(count, rows, terms), normal(count, terms, columns)
-    result, units = compute(a, b, (STAY[:3],) * 3)
-    np.testing.assert_allclose(result, a @ b, rtol=1e-4, atol=1e-4)
-    assert not units
 
 
 def test_axes_of_a_batch_are_joined_where_all_operands_allow_it():
@@ -72,17 +55,3 @@ def test_axes_of_a_batch_are_joined_where_all_operands_allow_it():
     assert batch_of((3, 1, 4), [(8, 8, 2), (5, 5, 1)]) == Batch((3, 4), ((8, 2), (5, 1)))
     assert batch_of((2, 3, 4), [(48, 12, 2), (99, 20, 1)]) is None
     assert batch_of((), [(), ()]) == Batch((1, 1), ((0, 0), (0, 0)))
-
-
-@pytest.mark.parametrize("level", ["sse", "avx2", "avx512"])
-def test_code_for_each_level(level):
-    assert kernels.compile_one(batched.BatchedProduct(), machine_code.host_target(level)) > 0
-
-
-def test_wrong_arguments_are_errors():
-    a, b = batched.Operand(0, (1, 1, 1, 1)), batched.Operand(0, (1, 1, 1))
-    options = {"table": 0, "threads": 1, "batch": (1, 1)}
-    with pytest.raises(ValueError, match="at most 256 terms, got 257"):
-        batched.pack(**options, sizes=(1, 1, 257), operands=[a, b, b])
-    with pytest.raises(ValueError, match="expected 3 strides"):
-        batched.pack(**options, sizes=(1, 1, 1), operands=[a, a, b])
