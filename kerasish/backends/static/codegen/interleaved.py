@@ -94,7 +94,7 @@ class _Tile:
         rows: how many, each `product.pixel` numbers after the last.
         weights: the address of all packed weights.
         column: the first column.
-        vectors: how many; they lie in one strip.
+        vectors: how many; all in one strip.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class _Tile:
         self.weights = w.address(weights, start, 4)
         self.zeros = [constant(0.0, "float32", w.target.lanes)] * (rows * vectors)
         self.sums = self.totals = self.zeros
-        # As `direct` does: blocks of a long sum are added up alone, its last terms are not.
+        # As in `direct`: blocks of a long sum are summed separately, except for its last terms.
         whole = product.channels // BLOCK if product.channels >= 2 * BLOCK else 0
         self.blocks, self.terms, self.at = whole, product.channels, 0
 
@@ -146,7 +146,7 @@ class _Tile:
 
 
 def _advance(w: Writer, tiles: Sequence[tuple[_Tile, int]], turns: int) -> None:
-    """Write a loop that adds the next terms of some tiles: so many of each per turn."""
+    """Write a loop that adds the next terms of some tiles, a given number of each per turn."""
     sums = [s for tile, _ in tiles for s in tile.sums]
 
     def turn(p: Value, carried: list[Value]) -> list[Value]:
