@@ -16,7 +16,6 @@ row, term), of b (both of the batch, term), of out (both of the batch, row), in 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -37,8 +36,7 @@ _PAIR = 2  # vectors of a tile
 _COUNTS = (4, 3, 3)  # strides of a, b, out
 
 
-@dataclass(frozen=True)
-class BatchedProduct:
+class BatchedProduct(NamedTuple):
     """The structure: there is one; all sizes are arguments."""
 
 

@@ -19,10 +19,9 @@ import json
 import struct
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from kerasish.backends import disk, trust
 from kerasish.backends.onednn import native
@@ -64,8 +63,7 @@ WHAT = "compiled kernels"
 LEAST_TEXT = 30_000  # characters of LLVM IR per thread, which take about 10 ms to compile
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """Functions given as LLVM IR, in which @SYMBOL stands for the record's function."""
 
     source: str
@@ -87,16 +85,15 @@ Generated = (
 )
 
 
-@dataclass
 class Statistics:
     """What the cache has done in this process: kernels compiled, or read from disk."""
 
-    compiled: int = 0
-    read: int = 0
+    compiled = read = 0
 
 
 statistics = Statistics()
-_addresses: dict[tuple[Hashable, Target], int] = {}
+# By type as well: descriptions are tuples, and those of two types may have equal fields.
+_addresses: dict[tuple[type, Hashable, Target], int] = {}
 _lock = threading.RLock()
 
 
@@ -107,10 +104,11 @@ def compile_many(kernels: Sequence[Generated], target: Target | None = None) -> 
     """
     target = target or machine_code.host_target()
     with _lock:
-        missing = list(dict.fromkeys(k for k in kernels if (k, target) not in _addresses))
+        wanted = [(type(k), k, target) for k in kernels]
+        missing = [key[1] for key in dict.fromkeys(wanted) if key not in _addresses]
         if missing:
             _find(missing, target)
-        return [_addresses[k, target] for k in kernels]
+        return [_addresses[key] for key in wanted]
 
 
 def compile_one(kernel: Generated, target: Target | None = None) -> int:
@@ -131,15 +129,15 @@ def _find(missing: Sequence[Hashable], target: Target) -> None:
     for addresses in machine_code.load(codes):
         for symbol, address in addresses.items():
             if symbol in keys:
-                _addresses[keys[symbol], target] = address
-    absent = {key: k for key, k in keys.items() if (k, target) not in _addresses}
+                _addresses[type(keys[symbol]), keys[symbol], target] = address
+    absent = {key: k for key, k in keys.items() if (type(k), k, target) not in _addresses}
     statistics.read += len(keys) - len(absent)
     if not absent:
         return
     codes = build(absent, target, native.get_threads())
     for addresses in machine_code.load(codes):
         for symbol, address in addresses.items():
-            _addresses[absent[symbol], target] = address
+            _addresses[type(absent[symbol]), absent[symbol], target] = address
     statistics.compiled += len(absent)
     if folder:
         for code in codes:

@@ -16,7 +16,7 @@ the addresses of arrays in C order (`FORWARD`, `BACKWARD`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -55,8 +55,7 @@ _WIDEST = 16  # lanes of the widest vector
 _SQUARE = 16  # rows and columns that are turned at a time
 
 
-@dataclass(frozen=True)
-class TimeSteps:
+class TimeSteps(NamedTuple):
     """The structure of the loop; sizes are arguments.
 
     Attributes:

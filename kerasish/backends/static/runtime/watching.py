@@ -1,27 +1,14 @@
-"""What is watched while Python traces a step: garbage, and random numbers of NumPy and Python."""
+"""What is watched while Python traces a step: random numbers of NumPy and Python."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import random
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
-
-@contextlib.contextmanager
-def no_collections() -> Iterator[None]:
-    """Pause the garbage collector: a trace makes many objects, and none of them is garbage yet."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 @contextlib.contextmanager
