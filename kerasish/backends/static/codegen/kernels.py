@@ -21,43 +21,33 @@ import threading
 from collections.abc import Callable, Hashable, Sequence
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, NamedTuple, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kerasish.backends import disk, trust
 from kerasish.backends.onednn import native
-from kerasish.backends.static.codegen import (
-    attention,
-    batched,
-    direct,
-    matmul,
-    packed,
-    plain,
-    pooling,
-    thin,
-    time_steps,
-)
-from kerasish.backends.static.codegen import generate as loops
 from kerasish.backends.static.codegen.description import Kernel
 from kerasish.backends.static.machine import machine_code
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.backends.static.machine.machine_code import Code
 from kerasish.backends.trust import TrustedFolder
 from kerasish.backends.wheels import version_of
+from kerasish.first_use import find
 from kerasish.ops.basic import bessel
 
-# Kind of description -> its function, which gives the LLVM IR, and the intrinsics to declare.
-_GENERATORS: dict[type, Callable[[Any, str, Target], tuple[str, set[str]]]] = {
-    Kernel: loops.generate,
-    attention.Heads: attention.generate,
-    batched.BatchedProduct: batched.generate,
-    direct.Direct: direct.generate,
-    matmul.Matmul: matmul.generate,
-    packed.PackedProduct: packed.generate,
-    **dict.fromkeys(get_args(plain.Plain), plain.generate),
-    pooling.Pooling: pooling.generate,
-    thin.ThinProduct: thin.generate,
-    time_steps.TimeSteps: time_steps.generate,
-}
+if TYPE_CHECKING:
+    from kerasish.backends.static.codegen.attention import Heads
+    from kerasish.backends.static.codegen.batched import BatchedProduct
+    from kerasish.backends.static.codegen.direct import Direct
+    from kerasish.backends.static.codegen.matmul import Matmul
+    from kerasish.backends.static.codegen.packed import PackedProduct
+    from kerasish.backends.static.codegen.plain import Plain
+    from kerasish.backends.static.codegen.pooling import Pooling
+    from kerasish.backends.static.codegen.thin import ThinProduct
+    from kerasish.backends.static.codegen.time_steps import TimeSteps
+
+    Product: TypeAlias = BatchedProduct | Direct | Matmul | PackedProduct | ThinProduct
+    Description: TypeAlias = Kernel | Heads | Plain | Pooling | Product | TimeSteps
+
 FORMAT = b"kerasish kernels 1\n"
 WHAT = "compiled kernels"
 LEAST_TEXT = 30_000  # characters of LLVM IR per thread, which take about 10 ms to compile
@@ -68,21 +58,6 @@ class Text(NamedTuple):
 
     source: str
     declared: tuple[str, ...] = ()
-
-
-Generated = (
-    Kernel
-    | matmul.Matmul
-    | direct.Direct
-    | packed.PackedProduct
-    | pooling.Pooling
-    | time_steps.TimeSteps
-    | batched.BatchedProduct
-    | attention.Heads
-    | thin.ThinProduct
-    | plain.Plain
-    | Text
-)
 
 
 class Statistics:
@@ -97,7 +72,7 @@ _addresses: dict[tuple[type, Hashable, Target], int] = {}
 _lock = threading.RLock()
 
 
-def compile_many(kernels: Sequence[Generated], target: Target | None = None) -> list[int]:
+def compile_many(kernels: Sequence[Description | Text], target: Target | None = None) -> list[int]:
     """The addresses of the kernels' functions `i32 f(arguments)`, compiling what no cache holds.
 
     All that is missing is compiled together: cheaper than one by one, and on all threads.
@@ -111,7 +86,7 @@ def compile_many(kernels: Sequence[Generated], target: Target | None = None) -> 
         return [_addresses[key] for key in wanted]
 
 
-def compile_one(kernel: Generated, target: Target | None = None) -> int:
+def compile_one(kernel: Description | Text, target: Target | None = None) -> int:
     """The address of one kernel's function."""
     return compile_many([kernel], target)[0]
 
@@ -170,11 +145,21 @@ def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, 
             source = kernel.source.replace("@SYMBOL", f"@{symbol}")
             results[symbol] = source, set(kernel.declared)
             continue
-        generate = _GENERATORS.get(type(kernel))
-        if generate is None:
-            raise TypeError(f"no code can be made of a {type(kernel).__name__}: {kernel!r}")
-        results[symbol] = generate(kernel, symbol, target)
+        results[symbol] = _generator_of(kernel)(kernel, symbol, target)
     return results
+
+
+def _generator_of(kernel: Hashable) -> Callable[[Any, str, Target], tuple[str, set[str]]]:
+    """Return what gives the LLVM IR of a kernel, and the intrinsics to declare.
+
+    A kind of description lies in the module of its generator. What a cache holds needs none.
+    """
+    kind = type(kernel)
+    place = f"{__package__}.generate" if kind is Kernel else kind.__module__
+    if not place.startswith(f"{__package__}."):
+        raise TypeError(f"no code can be made of a {kind.__name__}: {kernel!r}")
+    result: Callable[[Any, str, Target], tuple[str, set[str]]] = find(f"{place}:generate")
+    return result
 
 
 # --- keys -----------------------------------------------------------------------------------------

@@ -209,6 +209,7 @@ class LoopUnit(Unit):
         self._fit(sizes, steps, starts, frame)
         self._order = order
         self._steps = steps
+        self._levels = [self._level(i) for i in range(len(order))]
 
     def _fit(self, sizes: list[int], steps: Any, starts: list[int], frame: Any) -> None:
         body = self.body
@@ -295,7 +296,7 @@ class LoopUnit(Unit):
         place = {operand: i for i, operand in enumerate(self._order)}
         inputs = []
         for i, operand in enumerate(self._order):
-            level = self._level(i)
+            level = self._levels[i]
             strided = level in ("element", "column") and self._column_steps[i] not in (0, 1)
             if level == "element" and self._column_steps[i] == 0 and self.axes.columns > 1:
                 raise NotALoop("an element operand repeats along columns")
@@ -437,7 +438,7 @@ class LoopUnit(Unit):
         """
         if len(self.axes.outer) != 1 or self.axes.outer[0] != 1 or self._is_single():
             return None
-        levels = [self._level(i) for i in range(len(self._order))]
+        levels = self._levels
         if any(level not in ("element", "scalar") for level in levels):
             return None
         if any(s != 1 for i, s in enumerate(self._column_steps) if i >= len(levels)):
