@@ -285,7 +285,7 @@ class CompiledCall:
         self.calls = (self,)
         self.threads = native.get_threads()
         self.variables = traced.variables
-        used = (*traced.variables, *traced.updated)
+        used = dict.fromkeys((*traced.variables, *traced.updated))
         new = [v for v in used if v.buffer is None]
         for v in used:
             v.use_buffer(VariableBuffer)

@@ -92,9 +92,8 @@ class _Fuser:
                 self.deps[other] |= bits
 
     def _read_by(self, node: Node) -> set[int]:
-        group_of, before = self.group_of, self.before
-        values = (*node.inputs, *before[node]) if node in before else node.inputs
-        return {group_of[v] for v in values if v in group_of}
+        values = (*node.inputs, *self.before[node]) if node in self.before else node.inputs
+        return {self.group_of[v] for v in values if v in self.group_of}
 
     def _dependents(self, unit: int) -> set[int]:
         """Return all units that depend on this one, directly or through others."""
