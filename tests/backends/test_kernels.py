@@ -269,3 +269,15 @@ def test_generators_come_when_no_cache_holds_the_code(folder):
 def test_what_describes_no_kernel_is_refused():
     with pytest.raises(TypeError, match="no code can be made of a str: 'x'"):
         kernels.texts({"k1": "x"}, machine_code.host_target())
+
+
+def test_a_pack_is_read_once_for_all_of_its_kernels(folder, monkeypatch):
+    both = [some_kernel(3.0), some_kernel(4.0)]
+    kernels.compile_many(both)
+    kernels.forget()
+    asked, pack_of = [], kernels._pack_of
+    monkeypatch.setattr(kernels, "_pack_of", lambda *given: asked.append(given) or pack_of(*given))
+    assert count(lambda: kernels.compile_many(both)) == (0, 2) and len(asked) == 1
+    kernels.forget()
+    assert count(lambda: kernels.compile_one(both[0])) == (0, 1) and len(asked) == 2
+    assert count(lambda: kernels.compile_one(both[1])) == (0, 1) and len(asked) == 2

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 import threading
 from collections.abc import Callable, Hashable, Sequence
@@ -26,7 +27,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 from kerasish.backends import disk, trust
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen.description import Kernel
-from kerasish.backends.static.machine import machine_code
+from kerasish.backends.static.machine import assembly, machine_code
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.backends.static.machine.machine_code import Code
 from kerasish.backends.trust import TrustedFolder
@@ -69,6 +70,7 @@ class Statistics:
 statistics = Statistics()
 # By type as well: descriptions are tuples, and those of two types may have equal fields.
 _addresses: dict[tuple[type, Hashable, Target], int] = {}
+_symbols: dict[str, int] = {}  # of all code that is loaded: a pack holds several kernels
 _lock = threading.RLock()
 
 
@@ -95,28 +97,30 @@ def forget() -> None:
     """Drop what the process remembers (code already in use stays); the disk is left alone."""
     with _lock:
         _addresses.clear()
+        _symbols.clear()
 
 
 def _find(missing: Sequence[Hashable], target: Target) -> None:
     keys = {kernel_key(k, target): k for k in missing}
     folder = cache_folder()
-    codes = _read(folder, list(keys)) if folder else []
-    for addresses in machine_code.load(codes):
-        for symbol, address in addresses.items():
-            if symbol in keys:
-                _addresses[type(keys[symbol]), keys[symbol], target] = address
-    absent = {key: k for key, k in keys.items() if (type(k), k, target) not in _addresses}
+    unknown = [key for key in keys if key not in _symbols]
+    _load(_read(folder, unknown) if folder and unknown else [])
+    absent = {key: k for key, k in keys.items() if key not in _symbols}
     statistics.read += len(keys) - len(absent)
-    if not absent:
-        return
-    codes = build(absent, target, native.get_threads())
+    if absent:
+        codes = build(absent, target, native.get_threads())
+        _load(codes)
+        statistics.compiled += len(absent)
+        if folder:
+            for code in codes:
+                _write(folder, code)
+    for key, kernel in keys.items():
+        _addresses[type(kernel), kernel, target] = _symbols[key]
+
+
+def _load(codes: list[Code]) -> None:
     for addresses in machine_code.load(codes):
-        for symbol, address in addresses.items():
-            _addresses[type(absent[symbol]), absent[symbol], target] = address
-    statistics.compiled += len(absent)
-    if folder:
-        for code in codes:
-            _write(folder, code)
+        _symbols.update(addresses)
 
 
 def build(kernels: dict[str, Hashable], target: Target, threads: int = 1) -> list[Code]:
@@ -175,10 +179,11 @@ def kernel_key(kernel: Hashable, target: Target) -> str:
 def _versions() -> str:
     """llvmlite's version and a hash of the generator's own source."""
     digest = hashlib.sha256()
-    here = Path(__file__).parent
-    machine = [here.parent / "machine" / name for name in ("assembly.py", "machine_code.py")]
-    for path in sorted([*here.glob("*.py"), *machine, Path(bessel.__file__)]):
-        digest.update(path.read_bytes())
+    here = os.path.dirname(__file__)
+    own = [os.path.join(here, name) for name in os.listdir(here) if name.endswith(".py")]
+    for path in sorted([*own, assembly.__file__, machine_code.__file__, bessel.__file__]):
+        with open(path, "rb") as source:
+            digest.update(source.read())
     return f"{version_of('llvmlite')}|{digest.hexdigest()}"
 
 
@@ -192,16 +197,21 @@ def cache_folder() -> Path | None:
 
 def _read(path: Path, keys: list[str]) -> list[Code]:
     """Return the packs that hold these kernels; none where others can write the folder."""
+    packs: dict[str, Code | None] = {}
+    symbols: set[str] = set()
     try:
         with trust.open_folder(path) as folder:
-            names = dict.fromkeys(n for key in keys if (n := _pack_of(folder, path, key)))
-            packs = [_read_pack(folder, path, name) for name in names]
+            for key in keys:
+                name = None if key in symbols else _pack_of(folder, path, key)
+                if name and name not in packs:
+                    code = packs[name] = _read_pack(folder, path, name)
+                    symbols.update(() if code is None else code.symbols)
     except trust.UntrustedError as error:
         trust.warn_untrusted(path, WHAT, error)
         return []
     except OSError:
         return []
-    return [code for code in packs if code is not None]
+    return [code for code in packs.values() if code is not None]
 
 
 def _read_file(folder: TrustedFolder, path: Path, *parts: str) -> bytes | None:
@@ -216,7 +226,8 @@ def _read_file(folder: TrustedFolder, path: Path, *parts: str) -> bytes | None:
 
 def _pack_of(folder: TrustedFolder, path: Path, key: str) -> str | None:
     """Return the name of the pack that holds a kernel."""
-    name = (_read_file(folder, path, key[1:3], key) or b"").decode("ascii", "replace")
+    # Latin-1 takes all bytes, and no import.
+    name = (_read_file(folder, path, key[1:3], key) or b"").decode("latin-1")
     return name if name.isascii() and name.isalnum() else None
 
 
