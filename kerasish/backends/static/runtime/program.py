@@ -38,7 +38,6 @@ from kerasish.backends.static.lowering.units import (
     view_of,
 )
 from kerasish.backends.static.runtime.kept import KeptWeights
-from kerasish.backends.static.runtime.prefault import prefault
 from kerasish.backends.static.strict import memory as strict_memory
 from kerasish.backends.static.strict import records as strict_records
 from kerasish.changes import note_change
@@ -79,9 +78,6 @@ class Executable:
         if self._watch is None:
             self._owner, self._address = aligned(self.plan.nbytes)
             self._offsets = self.plan.offsets
-            # First values of variables are freed before the first run: never hold both.
-            if 16 * sum(b.array.nbytes for b in self._keep if not b.writes) <= self.plan.nbytes:
-                prefault([self._owner])
         else:
             self._owner, self._address = self._watch.owner, self._watch.address
             self._offsets = self._watch.offsets
