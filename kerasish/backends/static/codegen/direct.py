@@ -28,7 +28,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -49,8 +48,7 @@ BLOCK = 128  # terms of a long sum that are added up separately: rounding grows 
 _UNROLLED = 12  # terms of a sum that are written one by one
 
 
-@dataclass(frozen=True)
-class Direct:
+class Direct(NamedTuple):
     """Structure of a convolution or product (see the module).
 
     Attributes:

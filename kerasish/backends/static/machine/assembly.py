@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 STORED = {
@@ -122,8 +121,7 @@ def lane_numbers(dtype: str, lanes: int) -> Value:
     return Value("<" + ", ".join(f"{scalar} {i}" for i in range(lanes)) + ">", dtype, lanes)
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """The processor that code is generated for.
 
     Args:
