@@ -6,11 +6,11 @@ import types
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
-from kerasish.first_use import Place, find
+from kerasish.first_use import ModulePlace, find
 
 
 class Builtins(MutableMapping[str, Any]):
-    """Values by name. One given as a `Place` is imported when it is first asked for.
+    """Values by name. One given as a `ModulePlace` is imported when it is first asked for.
 
     Args:
         values: name -> value; None: none yet.
@@ -36,7 +36,7 @@ class Builtins(MutableMapping[str, Any]):
     def __getitem__(self, name: str) -> Any:
         """Return the value of a name."""
         value = self._complete()[name]
-        if type(value) is Place:
+        if type(value) is ModulePlace:
             self._values[name] = value = find(value)
         return value
 
@@ -93,7 +93,7 @@ def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
     known = BUILTINS.setdefault(module, Builtins())
     for name, value in objects.items():
         known[name] = value
-        if isinstance(value, (type, types.FunctionType, Place)):
+        if isinstance(value, (type, types.FunctionType, ModulePlace)):
             place = _PUBLIC.setdefault(value, (module, name))
             if place[0] == module and name == value.__name__:  # aliases give way to it
                 _PUBLIC[value] = (module, name)

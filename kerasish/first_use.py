@@ -28,7 +28,7 @@ def find(place: str) -> Any:
     return getattr(result, name) if name else result
 
 
-class Place(str):
+class ModulePlace(str):
     """Where a value is found: "module:name"."""
 
     __slots__ = ()
@@ -82,7 +82,7 @@ def import_on_first_use(
 
 def places_of(
     package: str, names: Mapping[str, Collection[str]], **aliases: str
-) -> dict[str, Place]:
+) -> dict[str, ModulePlace]:
     """Return name -> place for the names that `import_on_first_use` takes.
 
     Example:
@@ -94,7 +94,7 @@ def places_of(
         module: module if module.startswith(root) else f"{package}.{module}" for module in names
     }
     places = {
-        name: Place(f"{whole[module]}:{name}" if inside else whole[module])
+        name: ModulePlace(f"{whole[module]}:{name}" if inside else whole[module])
         for module, inside in names.items()
         for name in inside or (module,)
     }

@@ -16,7 +16,7 @@ from kerasish.ops.basic.printing import silence
 from kerasish.overriding import override
 from kerasish.scopes import Scope, current_scope, using_scope
 from kerasish.tensor import (
-    Record,
+    TapeRecord,
     Tensor,
     Variable,
     VariableScope,
@@ -93,7 +93,7 @@ class _Recomputed:
 def _entering(created: Iterable[Tensor], since: int) -> list[Tensor]:
     """Return what results depend on that was there before: arguments, closures, variables."""
     results: dict[Any, Tensor] = {}
-    seen: set[Record] = set()
+    seen: set[TapeRecord] = set()
     waiting = list(created)
     while waiting:
         t = waiting.pop()

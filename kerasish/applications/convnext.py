@@ -8,7 +8,7 @@ from kerasish import config, initializers, ops, registry
 from kerasish.applications.blocks import activate, conv
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import STORAGE, Request, documented, weights_file
+from kerasish.applications.network import STORAGE, NetworkRequest, documented, weights_file
 from kerasish.engine import Layer, Model, Sequential
 from kerasish.layers import Conv2D, Dense, GlobalAveragePooling2D, LayerNormalization, Normalization
 from kerasish.typing import ActivationLike, AnyTensor, PathLike, Shape
@@ -88,7 +88,7 @@ def _variant(
                 f"{name}: ConvNeXt's dense layers need the channels last; call "
                 "config.set_image_data_format('channels_last')."
             )
-        request = Request(
+        request = NetworkRequest(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip
@@ -142,7 +142,7 @@ def _block(x: Any, width: int, name: str) -> Any:
     return x + activate(y, "linear", f"{name}identity")
 
 
-def _classifier(x: Any, request: Request) -> Any:
+def _classifier(x: Any, request: NetworkRequest) -> Any:
     x = GlobalAveragePooling2D(name=f"{request.name}_head_gap")(x)
     x = LayerNormalization(epsilon=_EPSILON, name=f"{request.name}_head_layernorm")(x)
     return Dense(

@@ -9,7 +9,7 @@ from kerasish.applications.imagenet_utils import decode_predictions as decode_pr
 from kerasish.applications.imagenet_utils import scaling
 from kerasish.applications.network import (
     Application,
-    Request,
+    NetworkRequest,
     application,
     channel_axis,
     kernels_file,
@@ -27,7 +27,7 @@ def _rectified(x: Any, prefix: str) -> Any:
     return activate(norm(x, f"{prefix}bn", epsilon=_EPSILON), "relu", f"{prefix}relu")
 
 
-def _densenet(image: Any, request: Request, depths: tuple[int, ...]) -> Any:
+def _densenet(image: Any, request: NetworkRequest, depths: tuple[int, ...]) -> Any:
     x = conv(ZeroPadding2D((3, 3))(image), 64, 7, 2, "conv1_conv", "valid")
     x = ZeroPadding2D((1, 1))(_rectified(x, "conv1_"))
     x = MaxPooling2D(3, strides=2, name="pool1")(x)

@@ -10,7 +10,7 @@ from kerasish.applications.imagenet_utils import decode_predictions as decode_pr
 from kerasish.applications.imagenet_utils import scaling
 from kerasish.applications.network import (
     Application,
-    Request,
+    NetworkRequest,
     application,
     channel_axis,
     divisible,
@@ -79,7 +79,9 @@ def dropped(x: Any, shortcut: Any, rate: float, name: str) -> Any:
     return Add(name=f"{name}add")([x, shortcut])
 
 
-def _efficientnet(image: Any, request: Request, width: float, depth: float, dropout: float) -> Any:
+def _efficientnet(
+    image: Any, request: NetworkRequest, width: float, depth: float, dropout: float
+) -> Any:
     def filters(number: int) -> int:
         return divisible(number * width)
 

@@ -14,7 +14,13 @@ from kerasish.applications.efficientnet import (
 )
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import STORAGE, Request, channel_axis, documented, weights_file
+from kerasish.applications.network import (
+    STORAGE,
+    NetworkRequest,
+    channel_axis,
+    documented,
+    weights_file,
+)
 from kerasish.engine import Model
 from kerasish.layers import Normalization, Rescaling
 from kerasish.typing import ActivationLike, PathLike
@@ -83,7 +89,7 @@ def _variant(size: str, width: float, depth: float, side: int, *hashes: str) -> 
         include_preprocessing: bool = True,
         name: str = private,
     ) -> Model:
-        request = Request(
+        request = NetworkRequest(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip

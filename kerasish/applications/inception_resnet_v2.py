@@ -10,7 +10,7 @@ from kerasish.applications.blocks import activate, conv, join, norm
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
 from kerasish.applications.inception_v3 import chain, first_layers, pooled, unit
-from kerasish.applications.network import Request, application, channel_axis, kernels_file
+from kerasish.applications.network import NetworkRequest, application, channel_axis, kernels_file
 from kerasish.engine import Layer
 from kerasish.layers import MaxPooling2D
 from kerasish.typing import AnyTensor
@@ -41,7 +41,7 @@ registry.add_builtins(
 )
 
 
-def _inception_resnet(image: Any, request: Request) -> Any:
+def _inception_resnet(image: Any, request: NetworkRequest) -> Any:
     x = first_layers(image)
     branches = [
         unit(x, 96, 1), chain(x, (48, 1), (64, 5)), chain(x, (64, 1), (96, 3), (96, 3)),

@@ -7,7 +7,7 @@ from typing import Any
 from kerasish.applications.blocks import activate, conv, join, norm
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import Request, application, kernels_file
+from kerasish.applications.network import NetworkRequest, application, kernels_file
 from kerasish.layers import AveragePooling2D, MaxPooling2D
 from kerasish.typing import IntOrTuple
 
@@ -40,7 +40,7 @@ def first_layers(image: Any) -> Any:
     return MaxPooling2D(3, strides=2)(x)
 
 
-def _inception(image: Any, request: Request) -> Any:
+def _inception(image: Any, request: NetworkRequest) -> Any:
     x = first_layers(image)
     for i, filters in enumerate((32, 64, 64)):
         branches = [

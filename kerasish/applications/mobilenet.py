@@ -9,8 +9,8 @@ from kerasish.applications.imagenet_utils import decode_predictions as decode_pr
 from kerasish.applications.imagenet_utils import scaling
 from kerasish.applications.network import (
     STORAGE,
+    NetworkRequest,
     Published,
-    Request,
     documented,
     published_side,
     square_side,
@@ -43,7 +43,7 @@ def _mobilenet(
     classifier_activation: ActivationLike | None = "softmax",
     name: str | None = None,
 ) -> Model:
-    request = Request(
+    request = NetworkRequest(
         include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation,
         name or "mobilenet",
     )  # fmt: skip
@@ -76,7 +76,7 @@ def _pair(x: Any, number: int, filters: int, stride: int, multiplier: int) -> An
     return ReLU(6.0, name=f"{name}_relu")(norm(conv(x, filters, 1, name=name), f"{name}_bn"))
 
 
-def _classifier(x: Any, request: Request, dropout: float) -> Any:
+def _classifier(x: Any, request: NetworkRequest, dropout: float) -> Any:
     x = GlobalAveragePooling2D(keepdims=True)(x)
     x = Dropout(dropout, name="dropout")(x)
     x = conv(x, request.classes, 1, name="conv_preds", bias=True)

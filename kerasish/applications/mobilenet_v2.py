@@ -9,8 +9,8 @@ from kerasish.applications.imagenet_utils import decode_predictions as decode_pr
 from kerasish.applications.imagenet_utils import scaling
 from kerasish.applications.network import (
     STORAGE,
+    NetworkRequest,
     Published,
-    Request,
     channel_axis,
     divisible,
     documented,
@@ -45,7 +45,7 @@ def _mobilenet_v2(
     classifier_activation: ActivationLike | None = "softmax",
     name: str | None = None,
 ) -> Model:
-    request = Request(
+    request = NetworkRequest(
         include_top, weights, input_tensor, input_shape, pooling, classes, classifier_activation,
         name or "mobilenetv2",
     )  # fmt: skip

@@ -9,8 +9,8 @@ from kerasish.applications.imagenet_utils import decode_predictions as decode_pr
 from kerasish.applications.imagenet_utils import scaling
 from kerasish.applications.network import (
     STORAGE,
+    NetworkRequest,
     Published,
-    Request,
     channel_axis,
     divisible,
     documented,
@@ -88,7 +88,7 @@ def _variant(size: str, blocks: tuple[_Block, ...], last: int) -> _MobileNetV3:
         include_preprocessing: bool = True,
         name: str = f"MobileNetV3{size}",
     ) -> Model:
-        request = Request(
+        request = NetworkRequest(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip
@@ -168,7 +168,7 @@ def _squeezed(x: Any, width: int, prefix: str) -> Any:
     return Multiply(name=f"{prefix}mul")([x, hard_sigmoid])
 
 
-def _classifier(x: Any, request: Request, point: int, dropout: float, swish: bool) -> Any:
+def _classifier(x: Any, request: NetworkRequest, point: int, dropout: float, swish: bool) -> Any:
     x = GlobalAveragePooling2D(keepdims=True)(x)
     x = _activated(conv(x, point, 1, name="conv_2", bias=True), swish)
     if dropout > 0:

@@ -10,8 +10,8 @@ from kerasish.applications.imagenet_utils import decode_predictions as decode_pr
 from kerasish.applications.imagenet_utils import scaling
 from kerasish.applications.network import (
     STORAGE,
+    NetworkRequest,
     Published,
-    Request,
     channel_axis,
     documented,
     image_sides,
@@ -77,7 +77,7 @@ def _variant(
         classifier_activation: ActivationLike | None = "softmax",
         name: str = f"nasnet_{lower}",
     ) -> Model:
-        request = Request(
+        request = NetworkRequest(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip

@@ -61,7 +61,7 @@ class Published:
 
 
 @dataclass
-class Request:
+class NetworkRequest:
     """The arguments that every application takes, checked."""
 
     include_top: bool
@@ -251,7 +251,7 @@ def square_side(shape: tuple[Any, ...] | None, tensor: Any) -> int | None:
     return sides[0] if len(sides) == 2 and sides[0] == sides[1] else None
 
 
-def published_side(request: Request, sides: tuple[int, ...], default: int) -> int | None:
+def published_side(request: NetworkRequest, sides: tuple[int, ...], default: int) -> int | None:
     """Return the image's side, with ImageNet's weights the one whose file is loaded."""
     rows, columns = image_sides(tuple(request.input_shape or ()), batch=False)
     if not request.imagenet or (rows == columns and rows in sides):
@@ -328,7 +328,7 @@ def application(
         classifier_activation: ActivationLike | None = "softmax",
         name: str = private,
     ) -> Functional:
-        request = Request(
+        request = NetworkRequest(
             include_top, weights, input_tensor, input_shape, pooling, classes,
             classifier_activation, name,
         )  # fmt: skip

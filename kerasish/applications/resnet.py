@@ -7,7 +7,7 @@ from typing import Any
 from kerasish.applications.blocks import activate, conv, norm
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import Application, Request, application, kernels_file
+from kerasish.applications.network import Application, NetworkRequest, application, kernels_file
 from kerasish.layers import Add, MaxPooling2D, ZeroPadding2D
 
 _SOURCE = "He et al. (2015), https://arxiv.org/abs/1512.03385"
@@ -28,7 +28,7 @@ def pool(x: Any) -> Any:
     return MaxPooling2D(3, strides=2, name="pool1_pool")(x)
 
 
-def _resnet(image: Any, request: Request, depths: tuple[int, ...]) -> Any:
+def _resnet(image: Any, request: NetworkRequest, depths: tuple[int, ...]) -> Any:
     x = activate(norm(stem(image), "conv1_bn", epsilon=EPSILON), "relu", "conv1_relu")
     x = pool(x)
     for stage, (filters, depth) in enumerate(zip((64, 128, 256, 512), depths), start=2):

@@ -7,7 +7,7 @@ from typing import Any
 from kerasish.applications.blocks import activate, conv, norm
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import Application, Request, application, kernels_file
+from kerasish.applications.network import Application, NetworkRequest, application, kernels_file
 from kerasish.applications.resnet import EPSILON, pool, stem
 from kerasish.layers import Add, MaxPooling2D, ZeroPadding2D
 
@@ -16,7 +16,7 @@ _SOURCE = "He et al. (2016), https://arxiv.org/abs/1603.05027"
 preprocess_input = scaling("tf")
 
 
-def _resnet(image: Any, request: Request, depths: tuple[int, ...]) -> Any:
+def _resnet(image: Any, request: NetworkRequest, depths: tuple[int, ...]) -> Any:
     x = pool(stem(image))
     for stage, (filters, depth) in enumerate(zip((64, 128, 256, 512), depths), start=2):
         for i in range(1, depth + 1):

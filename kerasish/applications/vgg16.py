@@ -7,7 +7,7 @@ from typing import Any
 from kerasish.applications.blocks import conv
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import Request, application, kernels_file
+from kerasish.applications.network import NetworkRequest, application, kernels_file
 from kerasish.layers import Dense, Flatten, MaxPooling2D
 
 SOURCE = "Simonyan and Zisserman (2014), https://arxiv.org/abs/1409.1556"
@@ -16,7 +16,7 @@ _FILTERS = (64, 128, 256, 512, 512)
 preprocess_input = scaling("caffe")
 
 
-def vgg(image: Any, request: Request, depths: tuple[int, ...]) -> Any:
+def vgg(image: Any, request: NetworkRequest, depths: tuple[int, ...]) -> Any:
     """Return a VGG's output.
 
     Args:

@@ -7,13 +7,13 @@ from typing import Any
 from kerasish.applications.blocks import activate, conv, norm
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import Request, application, kernels_file
+from kerasish.applications.network import NetworkRequest, application, kernels_file
 from kerasish.layers import Add, MaxPooling2D, SeparableConv2D
 
 preprocess_input = scaling("tf")
 
 
-def _xception(image: Any, request: Request) -> Any:
+def _xception(image: Any, request: NetworkRequest) -> Any:
     x = image
     for i, (filters, stride) in enumerate(((32, 2), (64, 1)), start=1):
         name = f"block1_conv{i}"

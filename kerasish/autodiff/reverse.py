@@ -17,7 +17,7 @@ from kerasish.ops.op import Op
 from kerasish.overriding import override
 from kerasish.tensor import (
     Key,
-    Record,
+    TapeRecord,
     Tensor,
     Variable,
     convert,
@@ -45,7 +45,7 @@ def name_of(t: Tensor) -> Any:
     return t.key if t.maker is None else (t.maker, t.index)
 
 
-def _results(maker: Record) -> list[Tensor]:
+def _results(maker: TapeRecord) -> list[Tensor]:
     tensors = []
     for index, value in enumerate(maker.results):
         t = wrap(value)
@@ -58,7 +58,7 @@ def _zeros_like(value: Any) -> Tensor:
     return ops.zeros(value.shape, wrap(value).dtype)
 
 
-def _apply_rule(maker: Record, gradients: dict[Any, Tensor]) -> Sequence[Any]:
+def _apply_rule(maker: TapeRecord, gradients: dict[Any, Tensor]) -> Sequence[Any]:
     op, results = maker.op, _results(maker)
     if op.outputs == 1:
         g, rule = gradients.pop((maker, 0)), op.grad
@@ -97,7 +97,7 @@ def walk_back(
     """
     results: dict[Any, Tensor] = {}
     kept: dict[Any, Tensor] = {}
-    queue: list[tuple[int, Record]] = []
+    queue: list[tuple[int, TapeRecord]] = []
     seen: set[int] = set()
     keep = set(wanted)
 
@@ -196,7 +196,7 @@ def gradients_of(target: Tensor, variables: Sequence[Variable]) -> list[Tensor |
 def leaves_of(results: Iterable[Tensor]) -> dict[Key, Tensor]:
     """Return the leaves that tensors depend on, by name."""
     result: dict[Key, Tensor] = {}
-    seen: set[Record] = set()
+    seen: set[TapeRecord] = set()
     waiting = [t for t in results if t.tracked]
     while waiting:
         t = waiting.pop()

@@ -23,7 +23,7 @@ import numpy as np
 
 from kerasish.data.elements import row_of, to_element
 from kerasish.data.row_functions import ATTRIBUTES, FUNCTIONS, NUMPY
-from kerasish.data.row_values import NUMBERS, NotByRows, Row, Table
+from kerasish.data.row_values import NUMBERS, NotRowWise, Row, Table
 from kerasish.data.selecting import call
 from kerasish.typing import Array
 
@@ -99,7 +99,7 @@ def _checked(value: Any, copies: dict[int, Any]) -> Any:
     """Return the replacement of a value that a function reads from outside.
 
     Raises:
-        NotByRows: it may change, or may change something.
+        NotRowWise: it may change, or may change something.
     """
     kind = type(value)
     if kind in _PLAIN:
@@ -116,7 +116,7 @@ def _checked(value: Any, copies: dict[int, Any]) -> Any:
         return FUNCTIONS[id(value)]
     if kind is np.ndarray:
         if value.dtype not in NUMBERS or not value.flags.c_contiguous:
-            raise NotByRows(f"an array of {value.dtype}, or with gaps")
+            raise NotRowWise(f"an array of {value.dtype}, or with gaps")
         view = value.view(Table)
         view.flags.writeable = False
         return view
@@ -124,7 +124,7 @@ def _checked(value: Any, copies: dict[int, Any]) -> Any:
         return value
     if isinstance(value, type) and issubclass(value, np.generic):
         return value
-    raise NotByRows(f"a value of type {kind.__name__}")
+    raise NotRowWise(f"a value of type {kind.__name__}")
 
 
 def _copied(function: FunctionType, copies: dict[int, Any]) -> FunctionType:
@@ -133,14 +133,14 @@ def _copied(function: FunctionType, copies: dict[int, Any]) -> FunctionType:
         return copies[id(function)]
     code = _examined(function.__code__)
     if code is None:
-        raise NotByRows("code that may do what lasts")
+        raise NotRowWise("code that may do what lasts")
     names: dict[str, Any] = {"__builtins__": {}}
     cells = tuple([CellType() for _ in function.__closure__ or ()])
     copy = FunctionType(function.__code__, names, function.__name__, None, cells)
     copies[id(function)] = copy
     outside = function.__globals__
     for name in code.globals:
-        value = outside[name] if name in outside else getattr(builtins, name, NotByRows)
+        value = outside[name] if name in outside else getattr(builtins, name, NotRowWise)
         names[name] = _checked(value, copies)
     for cell, given in zip(cells, function.__closure__ or ()):
         cell.cell_contents = _checked(given.cell_contents, copies)
@@ -227,7 +227,7 @@ def _as_rows(block: Any, owners: list[Any]) -> Any:
     if type(block) is dict:
         return {key: _as_rows(part, owners) for key, part in block.items()}
     if type(block) is not np.ndarray or block.dtype.kind not in "biufc":
-        raise NotByRows("elements of another kind")
+        raise NotRowWise("elements of another kind")
     owners.append(_owner(block))
     return Row(block)
 
@@ -244,7 +244,7 @@ def _as_blocks(result: Any, count: int, owners: list[Any]) -> Any:
     if type(result) is not Row:
         value = np.asarray(to_element(result, str))
         if value.dtype not in NUMBERS:
-            raise NotByRows("a constant that is no number")
+            raise NotRowWise("a constant that is no number")
         return np.repeat(np.asarray(value)[None], count, axis=0)
     array = result.block
     owner = _owner(array)
@@ -260,21 +260,21 @@ def _owner(array: Array) -> Any:
 
 
 def _compare(blocks: Any, element: Any, row: int) -> None:
-    """Raise NotByRows unless a row of blocks is an element, bit by bit."""
+    """Raise NotRowWise unless a row of blocks is an element, bit by bit."""
     kind = type(blocks)
     if kind is tuple:
         if type(element) is not tuple or len(element) != len(blocks):
-            raise NotByRows("another structure")
+            raise NotRowWise("another structure")
         for part, one in zip(blocks, element):
             _compare(part, one, row)
     elif kind is dict:
         if type(element) is not dict or list(element) != list(blocks):
-            raise NotByRows("another structure")
+            raise NotRowWise("another structure")
         for key, part in blocks.items():
             _compare(part, element[key], row)
     else:
         dtype, shape = getattr(element, "dtype", None), getattr(element, "shape", None)
         if dtype != blocks.dtype or shape != blocks.shape[1:]:
-            raise NotByRows("another dtype or shape")
+            raise NotRowWise("another dtype or shape")
         if blocks[row].tobytes() != element.tobytes():
-            raise NotByRows("another result")
+            raise NotRowWise("another result")

@@ -12,7 +12,7 @@ import numpy as np
 from kerasish.data.row_values import (
     NUMBERS,
     UFUNCS,
-    NotByRows,
+    NotRowWise,
     Row,
     Table,
     axis_of,
@@ -50,7 +50,7 @@ def _either(plain: Callable[..., Any], by_rows: Callable[..., Row]) -> Callable[
 def _method(name: str) -> Callable[..., Row]:
     def call(a: Any, *args: Any, **options: Any) -> Row:
         if type(a) is not Row:
-            raise NotByRows(f"{name} of a list")
+            raise NotRowWise(f"{name} of a list")
         return getattr(a, name)(*args, **options)
 
     return call
@@ -59,7 +59,7 @@ def _method(name: str) -> Callable[..., Row]:
 def _blocks(arrays: Any) -> list[Array]:
     """Return the blocks of several arrays, some of which all rows share."""
     if type(arrays) not in (list, tuple) or not arrays:
-        raise NotByRows("no list of arrays")
+        raise NotRowWise("no list of arrays")
     count = next(len(a.block) for a in arrays if type(a) is Row)
     blocks = []
     for array in arrays:
@@ -68,7 +68,7 @@ def _blocks(arrays: Any) -> list[Array]:
         elif isinstance(array, (np.ndarray, np.generic)):
             blocks.append(np.broadcast_to(numbers(array), (count, *array.shape)))
         else:
-            raise NotByRows("a list in a list of arrays")
+            raise NotRowWise("a list in a list of arrays")
     return blocks
 
 
@@ -113,7 +113,7 @@ def _ones_like(a: Any, dtype: Any = None) -> Any:
 
 def _row(value: Any) -> Row:
     if type(value) is not Row:
-        raise NotByRows("a list")
+        raise NotRowWise("a list")
     return value
 
 
@@ -141,7 +141,7 @@ _by_name |= {name: _either(getattr(np, name), own) for name, own in _OWN.items()
 
 def _of_constants(plain: Callable[..., Any]) -> Callable[..., Any]:
     def by_rows(*args: Any, **options: Any) -> Row:
-        raise NotByRows(f"{plain.__name__} of an element's array")
+        raise NotRowWise(f"{plain.__name__} of an element's array")
 
     return _either(plain, by_rows)
 

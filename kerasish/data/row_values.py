@@ -2,7 +2,7 @@
 
 A function that `map` calls for each element is a function of NumPy arrays. Called with a `Row` in
 place of each array, it computes all rows of a block at once, as long as it only does what gives
-each row the same bits as a call for only that row. All else raises `NotByRows`, and `map` calls
+each row the same bits as a call for only that row. All else raises `NotRowWise`, and `map` calls
 the function for each element.
 
 What gives the same bits: operations whose result for one number depends only on that number and is
@@ -29,7 +29,7 @@ NUMBERS = frozenset(
 )
 
 
-class NotByRows(Exception):  # noqa: N818 - says what a function is; no error of a user's
+class NotRowWise(Exception):  # noqa: N818 - says what a function is; no error of a user's
     """A function does something that is not certain to give each row the same bits."""
 
 
@@ -71,12 +71,12 @@ class Row:
 
     def __len__(self) -> int:
         if not self.ndim:
-            raise NotByRows("len() of a number")
+            raise NotRowWise("len() of a number")
         return self.shape[0]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Row:
         if method != "__call__" or options or ufunc not in UFUNCS:
-            raise NotByRows(f"{ufunc.__name__}.{method}")
+            raise NotRowWise(f"{ufunc.__name__}.{method}")
         return UFUNCS[ufunc](*inputs)
 
     # --- parts and shapes -------------------------------------------------------------------------
@@ -85,13 +85,13 @@ class Row:
         keys = key if type(key) is tuple else (key,)
         for part in keys:
             if not (part is None or part is Ellipsis or type(part) in (int, slice)):
-                raise NotByRows(f"index {type(part).__name__}")
+                raise NotRowWise(f"index {type(part).__name__}")
         return Row(self.block[(slice(None), *keys)])
 
     def reshape(self, *shape: Any) -> Row:
         sizes = tuple(shape[0]) if len(shape) == 1 and type(shape[0]) in (tuple, list) else shape
         if not all(type(size) is int for size in sizes) or not self.size:
-            raise NotByRows("reshape")
+            raise NotRowWise("reshape")
         return Row(self.block.reshape(len(self.block), *sizes))
 
     def flatten(self) -> Row:
@@ -120,12 +120,12 @@ class Row:
     def astype(self, dtype: Any, copy: bool = True) -> Row:
         block, target = numbers(self.block), np.dtype(dtype)
         if target not in NUMBERS:
-            raise NotByRows(f"astype({target})")
+            raise NotRowWise(f"astype({target})")
         if block.dtype.kind == "f" and target.kind in "iu":
             limits = np.iinfo(target)  # beyond them the result depends on the processor
             least, most = float(block.min()), float(block.max())
             if not limits.min <= least <= most < float(limits.max):
-                raise NotByRows("a float beyond the integers of a dtype")
+                raise NotRowWise("a float beyond the integers of a dtype")
         return Row(block.astype(target, copy=copy))
 
     # --- reductions -------------------------------------------------------------------------------
@@ -168,21 +168,21 @@ class Row:
 
     def round(self, decimals: int = 0) -> Row:
         if decimals != 0 or type(decimals) is not int or self.dtype.kind != "f":
-            raise NotByRows("round")
+            raise NotRowWise("round")
         return UFUNCS[np.rint](self)
 
 
 def axis_of(axis: Any, rank: int) -> int:
     """Return the axis of a block that is an axis of its rows."""
     if type(axis) is not int or not -rank <= axis < rank:
-        raise NotByRows(f"axis {axis!r}")
+        raise NotRowWise(f"axis {axis!r}")
     return axis % rank + 1
 
 
 def numbers(array: Array) -> Array:
     """Return an array if its dtype has exact operations."""
     if array.dtype not in NUMBERS:
-        raise NotByRows(f"dtype {array.dtype}")
+        raise NotRowWise(f"dtype {array.dtype}")
     return array
 
 
@@ -200,7 +200,7 @@ def aligned(values: tuple[Any, ...]) -> tuple[list[Any], int]:
         elif isinstance(value, (np.ndarray, np.generic)):
             numbers(value)
         elif type(value) not in (int, float, bool):
-            raise NotByRows(f"an operand {type(value).__name__}")
+            raise NotRowWise(f"an operand {type(value).__name__}")
         parts.append(value)
     rank = max(part.ndim for part in parts if hasattr(part, "ndim"))
     return [_raised(part, rank) if type(part) is Row else part for part in parts], rank
@@ -222,7 +222,7 @@ def _ufunc(ufunc: Any, check: Callable[[Any, list[Any], int], None] | None = Non
             check(ufunc, operands, rank)
         result = ufunc(*operands)
         if result.ndim != rank + 1:
-            raise NotByRows(f"{ufunc.__name__} of these shapes")
+            raise NotRowWise(f"{ufunc.__name__} of these shapes")
         return Row(numbers(result))
 
     return applied
@@ -239,14 +239,14 @@ def _wraps(ufunc: Any, operands: list[Any], rank: int) -> None:
     (a, b), (c, d) = ends
     corners = [a * c, a * d, b * c, b * d, a + c, b + d, a - d, b - c]
     if not limits.min <= min(corners) <= max(corners) <= limits.max:
-        raise NotByRows("an integer that may overflow")
+        raise NotRowWise("an integer that may overflow")
 
 
 def _signed_zeros(ufunc: Any, operands: list[Any], rank: int) -> None:
     """Raise where the result may be -0.0 or 0.0, depending on the place in a vector register."""
     for value in operands:
         if np.any(np.signbit(value) & (np.asarray(value) == 0)):
-            raise NotByRows("-0.0")
+            raise NotRowWise("-0.0")
 
 
 def _without_signed_zeros(row: Row) -> Row:
@@ -264,13 +264,13 @@ def _integers(ufunc: Any, operands: list[Any], rank: int) -> None:
     """Raise unless integers are divided by a positive integer: else signs and zeros matter."""
     dividend, divisor = operands
     if type(divisor) is not int or divisor < 1 or np.result_type(dividend).kind not in "iu":
-        raise NotByRows(f"{ufunc.__name__} of these operands")
+        raise NotRowWise(f"{ufunc.__name__} of these operands")
 
 
 def _squares(ufunc: Any, operands: list[Any], rank: int) -> None:
     base, exponent = operands
     if type(exponent) not in (int, float) or exponent != 2 or not rank or base.dtype.kind != "f":
-        raise NotByRows("a power that is no square")
+        raise NotRowWise("a power that is no square")
 
 
 _EXACT = (
@@ -299,13 +299,13 @@ def _reduce(
 ) -> Row:
     block, rank = numbers(row.block), row.ndim
     if not row.size or not rank:
-        raise NotByRows("a reduction of one number or of none")
+        raise NotRowWise("a reduction of one number or of none")
     axes = range(rank) if axis is None else axis if type(axis) is tuple else (axis,)
     over = tuple(sorted({axis_of(a, rank) for a in axes}))
     if not exact:
         whole = len(over) == rank and block.flags.c_contiguous
         if not whole or block.dtype.kind in "iu" and block.dtype.itemsize == 8:
-            raise NotByRows("a sum of floats in an order that may differ")
+            raise NotRowWise("a sum of floats in an order that may differ")
         result = function(block.reshape(len(block), -1), axis=1)
         kept = (1,) * rank if keepdims else ()
         return Row(result.reshape(len(block), *kept))
@@ -315,7 +315,7 @@ def _reduce(
 def _position(function: Callable[..., Any], row: Row, axis: int | None) -> Row:
     block = numbers(row.block)
     if not row.size or not row.ndim:
-        raise NotByRows("the position of one number or of none")
+        raise NotRowWise("the position of one number or of none")
     if axis is None:
         return Row(function(block.reshape(len(block), -1), axis=1))
     return Row(function(block, axis=axis_of(axis, row.ndim)))
@@ -345,15 +345,15 @@ class Table(np.ndarray):  # type: ignore[misc]  # NumPy has no types here
             return super().__getitem__(key)
         index, count = key.block, len(self)
         if index.dtype.kind not in "iu" or not count:
-            raise NotByRows("an index that is no integer")
+            raise NotRowWise("an index that is no integer")
         if not -count <= int(index.min()) <= int(index.max()) < count:
-            raise NotByRows("an index out of range")  # the call for that row says which
+            raise NotRowWise("an index out of range")  # the call for that row says which
         return Row(np.take(np.asarray(self), index.astype(np.intp), axis=0))
 
 
 def _refused(name: str) -> Callable[..., NoReturn]:
     def refuse(*args: Any, **options: Any) -> NoReturn:
-        raise NotByRows(f"{name} of an array, which differs between rows")
+        raise NotRowWise(f"{name} of an array, which differs between rows")
 
     return refuse
 

@@ -11,7 +11,7 @@ import numpy as np
 from kerasish import config
 from kerasish.devices import current, set_device
 from kerasish.ranks import Group, current_group, set_group
-from kerasish.ranks.failures import Watch, processor
+from kerasish.ranks.failures import RankWatch, processor
 from kerasish.ranks.mpi import LAUNCHERS, MpiGroup, import_mpi, launched
 
 _VARIABLES = {
@@ -21,7 +21,7 @@ _VARIABLES = {
 
 
 class _Joined:
-    watch: Watch | None = None
+    watch: RankWatch | None = None
     done = False
 
 
@@ -95,7 +95,7 @@ def initialize(
 
 def _join(group: MpiGroup, timeout: float) -> None:
     set_group(group)
-    _Joined.watch = watch = Watch(group, timeout)
+    _Joined.watch = watch = RankWatch(group, timeout)
     watch.start()
     _check_alike(group)
     seed = config.seed()

@@ -11,7 +11,7 @@ import numpy as np
 from kerasish.graph.control import graphs_of
 from kerasish.graph.fused import FusedBody
 from kerasish.graph.ir import Graph, Node, Value
-from kerasish.graph.passes.fuse_attention import Attention
+from kerasish.graph.passes.fuse_attention import AttentionBody
 from kerasish.graph.passes.fuse_epilogues import apart
 from kerasish.graph.passes.recurrences import described
 from kerasish.graph.work import flops_of
@@ -36,7 +36,7 @@ class Statement(NamedTuple):
 def pieces(node: Node) -> Sequence[Node]:
     """Return the nodes of single ops that a node combines; for a node of one op, the node."""
     body = node.attrs.get("body")
-    if isinstance(body, (FusedBody, Attention)):
+    if isinstance(body, (FusedBody, AttentionBody)):
         nodes: Sequence[Node] = body.graph.nodes
         return nodes
     if node.op.name == "masked_recurrence":

@@ -42,7 +42,7 @@ class Access(NamedTuple):
         return slice(self.start // ALIGNMENT, -(-(self.start + self.nbytes) // ALIGNMENT))
 
 
-class Step(NamedTuple):
+class PlanStep(NamedTuple):
     """One step of a program.
 
     Attributes:
@@ -64,7 +64,7 @@ class Step(NamedTuple):
 def check_plan(
     sizes: Mapping[Hashable, int],
     before: Sequence[Access],
-    steps: Sequence[Step],
+    steps: Sequence[PlanStep],
     after: Sequence[Access],
 ) -> None:
     """Raise if a read of the program would not match the content that it expects.
@@ -102,9 +102,9 @@ def check_plan(
         memory.expect(access, "after the last step: reads")
 
 
-def _check_lanes(steps: Sequence[Step]) -> None:
+def _check_lanes(steps: Sequence[PlanStep]) -> None:
     """Raise if a step writes what another concurrent step reads or writes."""
-    groups: dict[Hashable, dict[Hashable, list[Step]]] = {}
+    groups: dict[Hashable, dict[Hashable, list[PlanStep]]] = {}
     for step in steps:
         if step.lane is not None:
             group, lane = step.lane
@@ -114,7 +114,7 @@ def _check_lanes(steps: Sequence[Step]) -> None:
             _check_apart(one, other)
 
 
-def _check_apart(writers: Sequence[Step], others: Sequence[Step]) -> None:
+def _check_apart(writers: Sequence[PlanStep], others: Sequence[PlanStep]) -> None:
     """Raise if one of these steps writes what another one reads or writes."""
     used = [(access, step) for step in others for access in (*step.reads, *step.writes)]
     lines: dict[Hashable, set[int]] = {}
@@ -131,7 +131,7 @@ def _check_apart(writers: Sequence[Step], others: Sequence[Step]) -> None:
             )
 
 
-def _check_write(access: Access, step: Step, where: str) -> None:
+def _check_write(access: Access, step: PlanStep, where: str) -> None:
     for read in step.reads:
         if read.content == access.content or not _meet(read, access):
             continue

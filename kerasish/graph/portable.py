@@ -56,7 +56,7 @@ def sample_sizes(count: int) -> list[Sizes]:
 # --- writing ----------------------------------------------------------------------------------
 
 
-class Recorder:
+class ReferenceRecorder:
     """Converts traces of one function to one record.
 
     Args:
@@ -197,7 +197,7 @@ class Player:
         """Return the graph for these sizes, without computing or allocating anything.
 
         Raises:
-            ValueError: no `Recorder` could have written this record.
+            ValueError: no `ReferenceRecorder` could have written this record.
         """
         writer = NodeWriter()
         inputs = [Value(spec.shape, spec.dtype) for spec in self.specs()]

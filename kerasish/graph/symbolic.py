@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from kerasish.graph.ir import Graph
-from kerasish.graph.portable import Recorder, Sizes
+from kerasish.graph.portable import ReferenceRecorder, Sizes
 from kerasish.graph.trace import Traced
 from kerasish.ops.shapes import Spec
 
@@ -63,7 +63,7 @@ class SymbolicGraph(NamedTuple):
     outputs: list[int]
 
 
-class SymbolicRecorder(Recorder):
+class SymbolicRecorder(ReferenceRecorder):
     """Converts traces of one function to one `SymbolicGraph`.
 
     Args:

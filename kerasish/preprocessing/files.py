@@ -14,7 +14,7 @@ from kerasish.preprocessing.labels import (
     CLASS_MODES,
     DIRECTORY_MODES,
     FRAME_MODES,
-    Rows,
+    LabelRows,
     batch_targets,
     check_mode,
     classes_of_rows,
@@ -272,7 +272,7 @@ class DataFrameIterator(FileIterator):
         check_mode(class_mode, FRAME_MODES, who)
         self.class_mode, self.subset = class_mode, subset
         self.directory = "" if directory is None else os.fspath(directory)
-        rows = Rows(dataframe, who)
+        rows = LabelRows(dataframe, who)
         rows.take(x_col, weight_col, [] if class_mode in ("input", None) else y_col)
         rows.check_texts(x_col)
         if validate_filenames:

@@ -120,7 +120,7 @@ def classes_of_rows(
     return names, kept
 
 
-class Rows:
+class LabelRows:
     """Some columns of a table, as lists of equal length.
 
     Args:

@@ -41,7 +41,7 @@ def describe(error: BaseException) -> str:
     return f"{type(error).__name__}: {text}" if text else type(error).__name__
 
 
-class Watch:
+class RankWatch:
     """Ends the job of a group when this process fails, or waits for one that does not answer.
 
     Args:

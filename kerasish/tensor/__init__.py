@@ -15,7 +15,7 @@ from kerasish.tensor.scope import put_all as put_all
 from kerasish.tensor.scope import values_of as values_of
 from kerasish.tensor.sparse import SparseTensor as SparseTensor
 from kerasish.tensor.tensor import Key as Key
-from kerasish.tensor.tensor import Record as Record
+from kerasish.tensor.tensor import TapeRecord as TapeRecord
 from kerasish.tensor.tensor import Tensor as Tensor
 from kerasish.tensor.tensor import _serials as _serials
 from kerasish.tensor.tensor import concrete as concrete

@@ -15,7 +15,7 @@ from kerasish.tensor.tensor import (
     _REALS,
     _SCALARS,
     Holder,
-    Record,
+    TapeRecord,
     Tensor,
     convert,
     recording,
@@ -178,7 +178,7 @@ def record(
             inputs = [wrap(t.value.copy()) if t.borrowed else t for t in inputs]
             break
     values = (results[0].value,) if len(results) == 1 else tuple([r.value for r in results])
-    maker = Record(op, inputs, attrs, values)
+    maker = TapeRecord(op, inputs, attrs, values)
     for index, r in enumerate(results):
         r.maker, r.index, r.tracked = maker, index, True
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 _serials = itertools.count()
 
 
-class Record:
+class TapeRecord:
     """How a tensor was computed: op, inputs, attributes, results; the reverse pass reads it."""
 
     __slots__ = ("attrs", "inputs", "op", "results", "serial", "__weakref__")
@@ -55,7 +55,7 @@ class Key:
 
 class _Recording(threading.local):
     on = True  # whether makers are kept
-    maker: Record | None = None  # the current record of a reverse pass
+    maker: TapeRecord | None = None  # the current record of a reverse pass
     depth = 0  # nesting of derivatives: a reverse pass inside one is recorded
 
 
@@ -108,7 +108,7 @@ class Tensor(BitOperators):
         self.value = result.value.copy() if result.borrowed else result.value
         if _devices.accelerated and not is_traced(result):
             self.value = _on_current(result.value)
-        self.maker: Record | None = None
+        self.maker: TapeRecord | None = None
         self.index = 0
         self.key: Any = None
         self.grad: Tensor | None = None

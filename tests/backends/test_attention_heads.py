@@ -8,7 +8,7 @@ import pytest
 from kerasish import backends, config, layers, ops
 from kerasish.autodiff import grad
 from kerasish.backends.static.codegen import attention, kernels
-from kerasish.backends.static.codegen.attention import Heads, Operand, Sizes
+from kerasish.backends.static.codegen.attention import Heads, HeadsOperand, Sizes
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import attention as lowering
 from kerasish.backends.static.lowering import build, program_threads
@@ -200,9 +200,9 @@ def test_wrong_arguments_are_errors():
     options = {"table": 0, "threads": 1, "scratch": 0, "low": 0.0}
     sizes = Sizes((1, 1), 2, 2, 2, 2)
     with pytest.raises(ValueError, match="expected 6 operands, got 1"):
-        attention.pack(Heads(), **options, sizes=sizes, operands=[Operand(0, (1, 1, 1, 1))])
+        attention.pack(Heads(), **options, sizes=sizes, operands=[HeadsOperand(0, (1, 1, 1, 1))])
     with pytest.raises(ValueError, match="expected 4 strides"):
-        attention.pack(Heads(), **options, sizes=sizes, operands=[Operand(0, (1, 1, 1))] * 6)
+        attention.pack(Heads(), **options, sizes=sizes, operands=[HeadsOperand(0, (1, 1, 1))] * 6)
 
 
 def test_blocks_of_rows_fit_into_the_cache():

@@ -12,7 +12,7 @@ from kerasish import backends, config, layers, ops
 from kerasish.backends.static.codegen import cost
 from kerasish.backends.static.engine import COMPILED_PLANS
 from kerasish.backends.static.lowering import branches, compiled_plan, program_threads
-from kerasish.backends.static.lowering.units import Group, Unit
+from kerasish.backends.static.lowering.units import Unit, UnitGroup
 from kerasish.backends.static.strict.plan import check_compiled_plan
 from kerasish.graph.ir import Value
 from kerasish.graph.plan_check import PlanError
@@ -285,7 +285,9 @@ def test_two_chains_run_together_until_they_meet():
     units, _ = chains()
     assert order(units) == [TOGETHER, "meet", "end"]
     assert order(units, threads=1) == [u.name for u in units]
-    assert Group(3, (2, 1)).lanes == [range(3, 5), range(5, 6)] and Group(3, (2, 1)).stop == 6
+    assert (
+        UnitGroup(3, (2, 1)).lanes == [range(3, 5), range(5, 6)] and UnitGroup(3, (2, 1)).stop == 6
+    )
 
 
 def test_what_needs_threads_runs_alone():

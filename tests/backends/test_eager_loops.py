@@ -49,7 +49,10 @@ def special(*shape):
 @pytest.fixture
 def by_loops():
     """Compute arrays of any size by loops, and check that a test's calls do."""
-    if native_loops.Loop(lambda k: k.output(k.op("negative", k.input("float32")))).find() is None:
+    if (
+        native_loops.CompiledLoop(lambda k: k.output(k.op("negative", k.input("float32")))).find()
+        is None
+    ):
         pytest.skip("no loops can be compiled here")
     with loops_of_any_size():
         yield
@@ -485,7 +488,7 @@ def test_a_forked_child_runs_loops():
 
 
 def test_without_a_compiler_numpy_computes(monkeypatch):
-    monkeypatch.setattr(native_loops.Loop, "find", lambda self: None)
+    monkeypatch.setattr(native_loops.CompiledLoop, "find", lambda self: None)
     x, b = normal(300, 200), normal(200)
     np.testing.assert_array_equal(KERNELS["add"](x, b), x + b)
     np.testing.assert_array_equal(KERNELS["relu"](x), np.maximum(x, 0))

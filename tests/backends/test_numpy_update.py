@@ -212,8 +212,10 @@ def test_what_adam_computes_once_and_for_each_element():
 
 def test_a_small_model_takes_a_loop_after_some_updates(monkeypatch):
     found = []
-    find = native_loops.Loop.find
-    monkeypatch.setattr(native_loops.Loop, "find", lambda self: (found.append(1), find(self))[1])
+    find = native_loops.CompiledLoop.find
+    monkeypatch.setattr(
+        native_loops.CompiledLoop, "find", lambda self: (found.append(1), find(self))[1]
+    )
     monkeypatch.setattr(loop_update, "LARGE", 1 << 40)
     expected = run(MAKERS["adam"], steps=6)
     assert not found

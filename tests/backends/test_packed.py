@@ -22,7 +22,7 @@ SIZES = list(itertools.product(ROWS, INPUTS, UNITS))
 def units_of(monkeypatch, own):
     """Return the list of units that are made from now on; `own`: never oneDNN's."""
     made = []
-    for kind in (quantized.IntegerMatmulUnit, quantized.PackedUnit):
+    for kind in (quantized.IntegerMatmulUnit, quantized.PackedWeightsUnit):
         init = kind.__init__
 
         def noting(self, *args, init=init, **kwargs):

@@ -16,7 +16,7 @@ import kerasish as keras
 from kerasish.data import Dataset
 from kerasish.data.elements import rows_of, stack, to_element
 from kerasish.data.row_calls import RowCalls, call_by_rows
-from kerasish.data.row_values import NotByRows
+from kerasish.data.row_values import NotRowWise
 from kerasish.data.selecting import call
 
 MEAN = np.array([0.5, 0.25, 0.125], "float32")
@@ -524,13 +524,13 @@ def test_a_function_that_differs_between_calls_is_never_believed():
 def test_what_may_depend_on_the_place_in_a_register_is_refused():
     zeros = np.array([[0.0, -0.0], [1.0, 2.0]], "float32")
     for function in (lambda x: np.maximum(x, 0.0), lambda x: x.max(), lambda x: np.clip(x, 0, 1)):
-        with pytest.raises(NotByRows, match=r"-0\.0"):
+        with pytest.raises(NotRowWise, match=r"-0\.0"):
             call_by_rows(function, zeros, 2)
-    with pytest.raises(NotByRows, match="float beyond"):
+    with pytest.raises(NotRowWise, match="float beyond"):
         call_by_rows(lambda x: x.astype("uint8"), zeros - 3, 2)
-    with pytest.raises(NotByRows, match="overflow"):
+    with pytest.raises(NotRowWise, match="overflow"):
         call_by_rows(lambda y: y + 1, np.array([2**63 - 1, 0]), 2)
-    with pytest.raises(NotByRows, match="order that may differ"):
+    with pytest.raises(NotRowWise, match="order that may differ"):
         call_by_rows(lambda x: x.sum(axis=0), np.ones((2, 3, 4)), 2)
-    with pytest.raises(NotByRows, match="out of range"):
+    with pytest.raises(NotRowWise, match="out of range"):
         call_by_rows(lambda y: WEIGHTS[y], np.array([0, 4]), 2)

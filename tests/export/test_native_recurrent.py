@@ -14,7 +14,7 @@ import kerasish
 from kerasish import layers
 from kerasish.backends.static.codegen.interleaved import Interleaved
 from kerasish.backends.static.lowering import standalone
-from kerasish.backends.static.lowering.standalone_recurrent import RecurrentUnit
+from kerasish.backends.static.lowering.standalone_recurrent import StandaloneRecurrentUnit
 from kerasish.backends.static.lowering.standalone_units import Repeat
 from kerasish.backends.static.lowering.units import Unit
 from kerasish.export.native.link import targets_named
@@ -122,7 +122,7 @@ def test_what_others_read_or_change_is_computed_before(monkeypatch: pytest.Monke
     join, counts = standalone.join_products, []
 
     def joining(units: Any, root: Any, kept: Any) -> Any:
-        at = next(i for i, u in enumerate(units) if isinstance(u, RecurrentUnit))
+        at = next(i for i, u in enumerate(units) if isinstance(u, StandaloneRecurrentUnit))
         before, product, recurrence, after = (
             units[: at - 1],
             *units[at - 1 : at + 1],

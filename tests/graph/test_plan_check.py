@@ -7,7 +7,7 @@ import random
 import pytest
 
 from kerasish.graph.plan import Lifetime, plan_memory
-from kerasish.graph.plan_check import Access, PlanError, Step, check_plan
+from kerasish.graph.plan_check import Access, PlanError, PlanStep, check_plan
 
 SIZES = {"arena": 256}
 
@@ -17,22 +17,23 @@ def at(content, start, nbytes=64, memory="arena"):
 
 
 X, A, B = at("x", 0), at("a", 64), at("b", 128)
-CHAIN = [Step("first", (X,), (A,)), Step("second", (A,), (B,))]
+CHAIN = [PlanStep("first", (X,), (A,)), PlanStep("second", (A,), (B,))]
 
 
 def test_a_right_plan_passes():
     check_plan(SIZES, [X], CHAIN, [B])
-    check_plan(SIZES, [X], [*CHAIN, Step("third", (B,), (at("c", 0),))], [at("c", 0), B])
+    check_plan(SIZES, [X], [*CHAIN, PlanStep("third", (B,), (at("c", 0),))], [at("c", 0), B])
 
 
 @pytest.mark.parametrize(
     ("steps", "after", "message"),
     [
         # Two values that live together.
-        ([Step("one", (X,), (A,)), Step("two", (X,), (at("b", 64),)),
-          Step("add", (A, at("b", 64)), (at("c", 128),))], [], "add.*reads a .* there is b"),
+        ([PlanStep("one", (X,), (A,)), PlanStep("two", (X,), (at("b", 64),)),
+          PlanStep("add", (A, at("b", 64)), (at("c", 128),))], [], "add.*reads a .* there is b"),
         # The input is still needed.
-        ([Step("one", (X,), (A,)), Step("two", (A,), (at("b", 0),)), Step("three", (X,), ())],
+        ([PlanStep("one", (X,), (A,)), PlanStep("two", (A,), (at("b", 0),)),
+          PlanStep("three", (X,), ())],
          [], "three.*reads x .* there is b"),
         # Read before it is written.
         (CHAIN[::-1], [], "second.*reads a .* nothing yet"),
@@ -40,17 +41,17 @@ def test_a_right_plan_passes():
         (CHAIN, [at("c", 192)], "after the last step: reads c .* nothing yet"),
         (CHAIN, [at("c", 0)], "after the last step: reads c .* there is x"),
         # A part of a value is enough.
-        ([Step("one", (X,), (at("a", 64, 128),)), Step("two", (X,), (at("b", 128),)),
-          Step("three", (at("a", 64, 128),), ())], [], "three.*reads a .* there is b"),
+        ([PlanStep("one", (X,), (at("a", 64, 128),)), PlanStep("two", (X,), (at("b", 128),)),
+          PlanStep("three", (at("a", 64, 128),), ())], [], "three.*reads a .* there is b"),
         # Two outputs, or an output and the scratch memory, of one step.
-        ([Step("both", (X,), (A, at("scratch", 64)))], [], "both.*after all its writes, has a"),
+        ([PlanStep("both", (X,), (A, at("scratch", 64)))], [], "both.*after all its writes, has a"),
         # A step that writes where it reads.
-        ([Step("one", (X,), (at("a", 0),))], [], "one.*writes a over x"),
-        ([Step("one", (at("x", 0, 64),), (at("a", 0, 128),), frozenset({("a", "x")}))], [],
+        ([PlanStep("one", (X,), (at("a", 0),))], [], "one.*writes a over x"),
+        ([PlanStep("one", (at("x", 0, 64),), (at("a", 0, 128),), frozenset({("a", "x")}))], [],
          "not the same bytes"),
         # Outside of the arena, and badly aligned.
-        ([Step("one", (X,), (at("a", 192, 65),))], [], "192 to 257 of arena, which has 256"),
-        ([Step("one", (X,), (at("a", 96),))], [], "begins at byte 96"),
+        ([PlanStep("one", (X,), (at("a", 192, 65),))], [], "192 to 257 of arena, which has 256"),
+        ([PlanStep("one", (X,), (at("a", 96),))], [], "begins at byte 96"),
     ],
 )  # fmt: skip
 def test_wrong_plans_are_named(steps, after, message):
@@ -59,7 +60,7 @@ def test_wrong_plans_are_named(steps, after, message):
 
 
 def test_a_declared_share_passes():
-    check_plan(SIZES, [X], [Step("in place", (X,), (at("a", 0),), frozenset({("a", "x")}))],
+    check_plan(SIZES, [X], [PlanStep("in place", (X,), (at("a", 0),), frozenset({("a", "x")}))],
                [at("a", 0)])  # fmt: skip
 
 
@@ -68,11 +69,16 @@ def lanes(first, second, group=0):
 
 
 def test_what_runs_at_the_same_time_may_read_but_not_write_the_same():
-    one, two = Step("one", (X,), (A,)), Step("two", (X,), (B,))
+    one, two = PlanStep("one", (X,), (A,)), PlanStep("two", (X,), (B,))
     check_plan(SIZES, [X], lanes(one, two), [A, B])
-    again = Step("two", (X,), (at("c", 64),))
-    ends = Step("two", (), (at("c", 0),))
-    for first, second in ((one, again), (one, ends), (ends, one), (one, Step("two", (A,), (B,)))):
+    again = PlanStep("two", (X,), (at("c", 64),))
+    ends = PlanStep("two", (), (at("c", 0),))
+    for first, second in (
+        (one, again),
+        (one, ends),
+        (ends, one),
+        (one, PlanStep("two", (A,), (B,))),
+    ):
         before = [X, A] if first is ends else [X]
         with pytest.raises(PlanError, match="at the same time"):
             check_plan(SIZES, before, lanes(first, second), [])
@@ -109,7 +115,7 @@ def verdict(steps, result, lives, plan):
         {"arena": plan.nbytes},
         [place("x")],
         [
-            Step(str(i), tuple(map(place, r)), tuple(map(place, w)))
+            PlanStep(str(i), tuple(map(place, r)), tuple(map(place, w)))
             for i, (r, w) in enumerate(steps)
         ],
         [place(result)],

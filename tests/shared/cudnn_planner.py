@@ -16,7 +16,7 @@ from typing import Any
 
 from kerasish.backends import disk
 from kerasish.backends.eager.cuda import cudnn as ours
-from kerasish.backends.eager.cuda.cudnn_attention import Attention
+from kerasish.backends.eager.cuda.cudnn_attention import AttentionSizes
 from kerasish.backends.eager.cuda.cudnn_convolution import Convolution
 
 # An H200, as cuDNN describes devices.
@@ -82,12 +82,12 @@ def convolutions() -> Any:
 def attentions() -> Any:
     """Yield (name, request)."""
     for name, (*sizes, bias, causal) in ATTENTIONS.items():
-        request = Attention("bfloat16", *sizes, bias, 0.125, causal)
+        request = AttentionSizes("bfloat16", *sizes, bias, 0.125, causal)
         yield name, request
         yield f"{name}, gradient", request._replace(gradient=False)
         if name == "bias":
             yield f"{name}, gradient by it", request._replace(gradient=True)
-    plain = Attention("float16", *ATTENTIONS["small"][:-2], None, 0.125, True)
+    plain = AttentionSizes("float16", *ATTENTIONS["small"][:-2], None, 0.125, True)
     yield "float16", plain
     yield "float16, gradient", plain._replace(gradient=False)
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager.memory import empty
-from kerasish.backends.eager.native_loops import FLOAT, Frame, Loop, fits, frame_of, run
+from kerasish.backends.eager.native_loops import FLOAT, CompiledLoop, Frame, fits, frame_of, run
 from kerasish.backends.loops import LoopBuilder
 from kerasish.typing import Array
 
@@ -19,13 +19,13 @@ _LEAST_RELU = 1 << 14  # the same for relu, for which NumPy takes three times as
 
 
 @lru_cache(maxsize=256)
-def _loop(name: str, *levels: str) -> Loop:
+def _loop(name: str, *levels: str) -> CompiledLoop:
     """Return the loop of an op whose operands have these levels."""
 
     def describe(k: LoopBuilder) -> None:
         k.output(k.op(name, *[k.input("float32", level) for level in levels]))
 
-    return Loop(describe)
+    return CompiledLoop(describe)
 
 
 class Unary:
@@ -128,7 +128,7 @@ def _relu_gradient(k: LoopBuilder) -> None:
     k.output(g * k.op("cast", y > 0.0, dtype="float32"))
 
 
-_RELU_GRADIENT = Loop(_relu_gradient)
+_RELU_GRADIENT = CompiledLoop(_relu_gradient)
 
 
 def through_relu(g: Array, y: Array) -> Array:
@@ -157,7 +157,11 @@ def _row_max(k: LoopBuilder) -> None:
     k.output(k.op("row_max", k.input("float32")))
 
 
-_COLUMN_SUM, _ROW_SUM, _ROW_MAX = Loop(_column_sum), Loop(_row_sum), Loop(_row_max)
+_COLUMN_SUM, _ROW_SUM, _ROW_MAX = (
+    CompiledLoop(_column_sum),
+    CompiledLoop(_row_sum),
+    CompiledLoop(_row_max),
+)
 
 
 def reduced(x: Array, axis: Sequence[int], largest: bool = False) -> Array | None:

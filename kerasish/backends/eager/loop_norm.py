@@ -13,8 +13,8 @@ import numpy as np
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import (
     FLOAT,
+    CompiledLoop,
     Frame,
-    Loop,
     empty_like,
     fits_fused,
     frame_of,
@@ -57,11 +57,15 @@ def _batch_slope(k: LoopBuilder) -> None:
     k.output((g - center - (x - mean) * slope) * factor)
 
 
-_MEAN, _SPREAD, _STANDARDIZED = Loop(_column_sum), Loop(_column_spread), Loop(_standardized)
-_SUMS, _SLOPE = Loop(_batch_sums), Loop(_batch_slope)
+_MEAN, _SPREAD, _STANDARDIZED = (
+    CompiledLoop(_column_sum),
+    CompiledLoop(_column_spread),
+    CompiledLoop(_standardized),
+)
+_SUMS, _SLOPE = CompiledLoop(_batch_sums), CompiledLoop(_batch_slope)
 
 
-def _compiled(*loops: Loop) -> list[ArrayLoop] | None:
+def _compiled(*loops: CompiledLoop) -> list[ArrayLoop] | None:
     results = [loop.find() for loop in loops]
     return None if None in results else results  # type: ignore[return-value]
 
@@ -112,7 +116,7 @@ def batch_norm_gradient(
 # --- layer normalization --------------------------------------------------------------------------
 
 
-def _layer_norm(centered: bool) -> Loop:
+def _layer_norm(centered: bool) -> CompiledLoop:
     def describe(k: LoopBuilder) -> None:
         x, epsilon, gamma, *beta = _inputs(k, "element", "scalar", *["column"] * (1 + centered))
         size = k.op("columns", dtype="float32")
@@ -128,10 +132,10 @@ def _layer_norm(centered: bool) -> Loop:
             k.output(mean)
         k.output(scale)
 
-    return Loop(describe)
+    return CompiledLoop(describe)
 
 
-def _layer_gradient(centered: bool) -> Loop:
+def _layer_gradient(centered: bool) -> CompiledLoop:
     def describe(k: LoopBuilder) -> None:
         levels = ("element", "element", *["row"] * (1 + centered), "column")
         g, x, scale, *mean, gamma = _inputs(k, *levels)
@@ -146,7 +150,7 @@ def _layer_gradient(centered: bool) -> Loop:
         if centered:
             k.output(k.op("column_sum", g))
 
-    return Loop(describe)
+    return CompiledLoop(describe)
 
 
 _LAYER = {centered: _layer_norm(centered) for centered in (False, True)}

@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasish.backends.eager import numpy_random
 from kerasish.backends.eager.memory import empty
-from kerasish.backends.eager.native_loops import FLOAT, LEAST, Loop, fits
+from kerasish.backends.eager.native_loops import FLOAT, LEAST, CompiledLoop, fits
 from kerasish.backends.loops import LoopBuilder
 from kerasish.typing import Array, Shape
 
@@ -32,7 +32,7 @@ def _dropout(k: LoopBuilder) -> None:
     k.output(k.op("select", _draw(k, seed, draw) < threshold, 0.0, x * scale))
 
 
-_WORDS, _DROPOUT = Loop(_words), Loop(_dropout)
+_WORDS, _DROPOUT = CompiledLoop(_words), CompiledLoop(_dropout)
 
 
 def _scalars(state: Array, *more: int) -> list[Array]:

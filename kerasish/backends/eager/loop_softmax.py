@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from kerasish.backends.eager.native_loops import FLOAT, Loop, empty_like, fits_fused
+from kerasish.backends.eager.native_loops import FLOAT, CompiledLoop, empty_like, fits_fused
 from kerasish.backends.loops import LoopBuilder
 from kerasish.typing import Array
 
@@ -46,12 +46,12 @@ def _scaled(k: LoopBuilder) -> None:
     k.output(k.op("exp", x - top - total) * g)
 
 
-_MOMENTS, _SCALED = Loop(_moments), Loop(_scaled)
-_FORWARD = {False: Loop(_softmax), True: Loop(_log_softmax)}
-_BACKWARD = {False: Loop(_softmax_gradient), True: Loop(_log_softmax_gradient)}
+_MOMENTS, _SCALED = CompiledLoop(_moments), CompiledLoop(_scaled)
+_FORWARD = {False: CompiledLoop(_softmax), True: CompiledLoop(_log_softmax)}
+_BACKWARD = {False: CompiledLoop(_softmax_gradient), True: CompiledLoop(_log_softmax_gradient)}
 
 
-def _run(loop: Loop, *arrays: Array) -> Array | None:
+def _run(loop: CompiledLoop, *arrays: Array) -> Array | None:
     x = arrays[0]
     run = loop.find() if fits_fused(*arrays) else None
     if run is None:

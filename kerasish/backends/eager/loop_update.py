@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager.memory import Turns, empty
-from kerasish.backends.eager.native_loops import FLOAT, Loop
+from kerasish.backends.eager.native_loops import FLOAT, CompiledLoop
 from kerasish.backends.eager.update_program import UpdateProgram
 from kerasish.backends.loops import LoopBuilder, address_of
 from kerasish.graph.ir import Value
@@ -59,7 +59,7 @@ class UpdateLoop:
         self._program, self._known = program, known
         single = all(v.dtype == "float32" for v in (*program.elements, *known))
         exact = all(node.op.exact for node in program.each)
-        self._loop = Loop(self._describe, segments=True) if single and exact else None
+        self._loop = CompiledLoop(self._describe, segments=True) if single and exact else None
         self._runs = 0  # of few elements
         self._outputs = len(program.outputs)
         self._layout = lru_cache(maxsize=16)(_Layout)

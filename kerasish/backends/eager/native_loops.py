@@ -26,7 +26,7 @@ _MOST_GROUPS = 16
 _lock = fork_safe_lock(globals(), "_lock")
 
 
-class Loop:
+class CompiledLoop:
     """A loop that is compiled on first use.
 
     Args:

@@ -102,7 +102,7 @@ def _chain_of(
     return result
 
 
-class Call(NamedTuple):
+class UpdateCall(NamedTuple):
     """One kernel: `kernel(*registers, out=register)`, by their numbers."""
 
     kernel: Callable[..., Any]
@@ -139,9 +139,9 @@ class Chain:
         self._plan_numbers()
         self.loop = UpdateLoop(program, self._known)
 
-    def _planned(self) -> list[Call]:
+    def _planned(self) -> list[UpdateCall]:
         program = self._program
-        calls: list[Call] = []
+        calls: list[UpdateCall] = []
         last = {v: i for i, node in enumerate(program.each) for v in node.inputs}
         finals: dict[Value, int] = {}  # value -> its place among the outputs
         for place, v in enumerate(program.outputs):
@@ -164,7 +164,7 @@ class Chain:
             self._registers[node.out] = out
         for place, v in enumerate(program.outputs):
             if self._registers[v] != self._inputs + place:  # an input, or a repeated output
-                calls.append(Call(np.positive, (self._registers[v],), self._inputs + place))
+                calls.append(UpdateCall(np.positive, (self._registers[v],), self._inputs + place))
         return calls
 
     def numbers(self, given: Arrays, decay: Any) -> list[Any]:
@@ -220,13 +220,15 @@ def _op(node: Node) -> Op:
     return node.op  # type: ignore[return-value]
 
 
-def _call(kernel: Callable[..., Any], node: Node, registers: dict[Value, int], out: int) -> Call:
+def _call(
+    kernel: Callable[..., Any], node: Node, registers: dict[Value, int], out: int
+) -> UpdateCall:
     inputs = tuple(registers[v] for v in node.inputs)
     kernel = getattr(kernel, "plain", kernel)  # NumPy's function, which takes `out`
     if isinstance(kernel, np.ufunc):
-        return Call(kernel, inputs, out)
+        return UpdateCall(kernel, inputs, out)
 
     def call(*arrays: Any, out: Any) -> None:
         np.copyto(out, kernel(*arrays, **node.attrs))
 
-    return Call(call, inputs, out)
+    return UpdateCall(call, inputs, out)

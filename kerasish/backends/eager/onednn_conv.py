@@ -10,7 +10,7 @@ from kerasish.backends import onednn
 from kerasish.backends.eager import numpy_conv
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import FLOAT
-from kerasish.backends.eager.onednn_runner import Runner, Step, find, threads_for
+from kerasish.backends.eager.onednn_runner import PrimitiveRunner, PrimitiveStep, find, threads_for
 from kerasish.typing import Array
 
 Shape = tuple[int, ...]
@@ -23,25 +23,25 @@ _MAKERS = {
 }
 
 
-def _runner(what: str, geometry: onednn.Geometry) -> Runner:
+def _runner(what: str, geometry: onednn.Geometry) -> PrimitiveRunner:
     """Return a new runner; weights are reordered to, or from, the layout that oneDNN expects."""
     primitive = _MAKERS[what](geometry, threads=threads_for(geometry.flops))
     plain = onednn.plain_weights(geometry)
     weights = "weights" if "weights" in primitive.arguments else "dweights"
     chosen = primitive.arguments[weights]
     if chosen == plain:
-        return Runner([Step(primitive)], {})
-    main = Step(primitive, **{weights: "chosen"})
+        return PrimitiveRunner([PrimitiveStep(primitive)], {})
+    main = PrimitiveStep(primitive, **{weights: "chosen"})
     if weights == "weights":
-        before = Step(onednn.reorder(plain, chosen), source=weights, destination="chosen")
-        return Runner([before, main], {"chosen": chosen.nbytes})
-    after = Step(onednn.reorder(chosen, plain), source="chosen", destination=weights)
-    return Runner([main, after], {"chosen": chosen.nbytes})
+        before = PrimitiveStep(onednn.reorder(plain, chosen), source=weights, destination="chosen")
+        return PrimitiveRunner([before, main], {"chosen": chosen.nbytes})
+    after = PrimitiveStep(onednn.reorder(chosen, plain), source="chosen", destination=weights)
+    return PrimitiveRunner([main, after], {"chosen": chosen.nbytes})
 
 
 def _find(
     what: str, a: Array, b: Array, x: Shape, kernel: Shape, y: Shape | None, settings: Any
-) -> Runner | None:
+) -> PrimitiveRunner | None:
     """Return the runner for arrays a and b, or None if NumPy's kernel must compute this.
 
     Args:
@@ -52,7 +52,7 @@ def _find(
         return None
     place = (settings["strides"], settings["dilation"], settings["padding"], settings["groups"])
 
-    def make() -> Runner | None:
+    def make() -> PrimitiveRunner | None:
         geometry = onednn.Geometry(x, kernel[-1], kernel[:-2], *place)
         return _runner(what, geometry) if y in (None, geometry.y_shape) else None
 

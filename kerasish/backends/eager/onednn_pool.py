@@ -15,7 +15,7 @@ from kerasish.backends.eager import numpy_pool
 from kerasish.backends.eager.loop_elements import is_finite
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import FLOAT
-from kerasish.backends.eager.onednn_runner import Runner, Step, find
+from kerasish.backends.eager.onednn_runner import PrimitiveRunner, PrimitiveStep, find
 from kerasish.typing import Array
 
 Shape = tuple[int, ...]
@@ -37,30 +37,32 @@ def geometry_of(x: Shape, settings: dict[str, Any]) -> onednn.Geometry:
     return onednn.pooling_geometry(x, settings["size"], settings["strides"], settings["padding"])
 
 
-def _find(what: str, x: Shape, settings: dict[str, Any], y: Shape | None = None) -> Runner | None:
+def _find(
+    what: str, x: Shape, settings: dict[str, Any], y: Shape | None = None
+) -> PrimitiveRunner | None:
     """Return the runner for a pooling from the shape x to y (None: computed from x)."""
     place = (settings["size"], settings["strides"], settings["padding"])
 
-    def make() -> Runner | None:
+    def make() -> PrimitiveRunner | None:
         geometry = geometry_of(x, settings)
         return _runner(what, geometry) if y in (None, geometry.y_shape) else None
 
     return find((what, x, y, *place), make)
 
 
-def _runner(what: str, geometry: onednn.Geometry) -> Runner:
+def _runner(what: str, geometry: onednn.Geometry) -> PrimitiveRunner:
     if what == "pool_max":
-        return Runner([Step(onednn.pool_forward("max", geometry))], {})
+        return PrimitiveRunner([PrimitiveStep(onednn.pool_forward("max", geometry))], {})
     if what == "pool_average":
-        return Runner([Step(onednn.pool_forward("average", geometry))], {})
+        return PrimitiveRunner([PrimitiveStep(onednn.pool_forward("average", geometry))], {})
     if what == "pool_average_gradient":
-        return Runner([Step(onednn.pool_backward("average", geometry))], {})
+        return PrimitiveRunner([PrimitiveStep(onednn.pool_backward("average", geometry))], {})
     # The gradient needs the places of the maxima, which the forward pass did not keep.
     forward = onednn.pool_forward("max", geometry, training=True)
     backward = onednn.pool_backward("max", geometry)
     assert forward.workspace is not None
     sizes = {"y": forward.arguments["y"].nbytes, "workspace": forward.workspace.nbytes}
-    return Runner([Step(forward), Step(backward)], sizes)
+    return PrimitiveRunner([PrimitiveStep(forward), PrimitiveStep(backward)], sizes)
 
 
 def _is_single(*arrays: Array) -> bool:

@@ -16,8 +16,8 @@ import numpy as np
 from kerasish.backends import onednn
 from kerasish.backends.eager.loop_elements import reduced, through_relu
 from kerasish.backends.eager.memory import empty
-from kerasish.backends.eager.native_loops import FLOAT, LEAST, Loop, fits
-from kerasish.backends.eager.onednn_runner import Runner, Step, find, threads_for
+from kerasish.backends.eager.native_loops import FLOAT, LEAST, CompiledLoop, fits
+from kerasish.backends.eager.onednn_runner import PrimitiveRunner, PrimitiveStep, find, threads_for
 from kerasish.backends.loops import LoopBuilder
 from kerasish.backends.onednn.layout import contiguous_strides
 from kerasish.ops.basic.product import matmul as reference
@@ -89,13 +89,13 @@ def _by_onednn(a: Array, b: Array, bias: Array | None, onto: Array | None) -> Ar
         return None
     post = [] if onto is None else [("sum", 1.0)]
 
-    def make() -> Runner:
+    def make() -> PrimitiveRunner:
         product = onednn.matmul(
             a.shape, b.shape, a_strides=plan.steps[0], b_strides=plan.steps[1],
             bias=None if bias is None else "float32", post=post,
             threads=threads_for(2.0 * math.prod(plan.shape) * a.shape[-1]),
         )  # fmt: skip
-        return Runner([Step(product)], {})
+        return PrimitiveRunner([PrimitiveStep(product)], {})
 
     runner = find(("product", a.shape, b.shape, plan.steps, bias is None, onto is None), make)
     if runner is None:
@@ -132,7 +132,7 @@ def _relu(k: LoopBuilder) -> None:
     k.output(k.op("relu", x), in_place=x)
 
 
-_RELU = Loop(_relu)
+_RELU = CompiledLoop(_relu)
 
 
 def affine(rows: Array, kernel: Array, bias: Array | None, kind: str | None) -> Array:

@@ -33,7 +33,7 @@ class _Memory(threading.local):
     """The data of each thread: runners by computation, and memory that they share."""
 
     def __init__(self) -> None:
-        self.runners: OrderedDict[Hashable, Runner | None] = OrderedDict()
+        self.runners: OrderedDict[Hashable, PrimitiveRunner | None] = OrderedDict()
         self.shared = np.empty(0, np.uint8)
 
     def address(self, nbytes: int) -> int:
@@ -46,7 +46,7 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
-class Step:
+class PrimitiveStep:
     """A primitive of a runner, and the name of the memory for each of its arguments.
 
     Args:
@@ -66,7 +66,7 @@ class Step:
         self.binding.run_at([addresses[name] for name in self.order])
 
 
-class Runner:
+class PrimitiveRunner:
     """Primitives that run one after the other, on different arrays in each call.
 
     Args:
@@ -74,7 +74,7 @@ class Runner:
         sizes: name -> bytes of memory that only the steps use.
     """
 
-    def __init__(self, steps: list[Step], sizes: dict[str, int]) -> None:
+    def __init__(self, steps: list[PrimitiveStep], sizes: dict[str, int]) -> None:
         self.steps, self.sizes = steps, dict(sizes)
         scratch = max(step.primitive.scratchpad_bytes for step in steps)
         if scratch:
@@ -114,7 +114,9 @@ def threads_for(flops: float) -> int:
     return native.threads_for(flops, GRAIN)
 
 
-def find(key: tuple[Any, ...], make: Callable[[], Runner | None]) -> Runner | None:
+def find(
+    key: tuple[Any, ...], make: Callable[[], PrimitiveRunner | None]
+) -> PrimitiveRunner | None:
     """Return this thread's runner with this key; None if oneDNN has no fast kernel.
 
     Args:
@@ -134,7 +136,7 @@ def find(key: tuple[Any, ...], make: Callable[[], Runner | None]) -> Runner | No
     return runners[full]
 
 
-def _made(make: Callable[[], Runner | None]) -> Runner | None:
+def _made(make: Callable[[], PrimitiveRunner | None]) -> PrimitiveRunner | None:
     try:
         result = make()
     except (onednn.OneDnnError, ValueError):

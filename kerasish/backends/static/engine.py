@@ -116,9 +116,7 @@ class TracedStep(CompiledStep):
 
     def call_on_array(self, x: Array) -> Array | None:
         """Run a step on one array; return its result as a new array, None if nothing has run."""
-        if current_scope() is not None:
-            return None
-        call = self._find((x,), ((x.shape, x.dtype),))
+        call = self._find((x,), ((x.shape, x.dtype),)) if current_scope() is None else None
         return call.call_on_array(x) if type(call) is CompiledCall else None
 
     def ready_call(self, x: Array, mark: object) -> Callable[[Array], Array | None] | None:

@@ -12,10 +12,10 @@ from kerasish.engine.data.structures import Structures
 from kerasish.engine.folding.deep import MOST_FRAMES, call_deep
 from kerasish.engine.folding.immediate import Immediate
 from kerasish.engine.folding.inputs import build_configs, build_parts
-from kerasish.engine.folding.recorder import Record, Recorder
+from kerasish.engine.folding.recorder import CallRecord, Recorder
 from kerasish.engine.folding.run import run
 from kerasish.engine.folding.schedule import is_packed, pack
-from kerasish.engine.folding.table import Table
+from kerasish.engine.folding.table import FoldedTable
 from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import any_symbolic, is_keras_tensor
@@ -82,7 +82,7 @@ class Folded(Layer):
             raise TypeError(f"Folded takes a function of one structure, got {function!r}.")
         self.function, self.record_once = function, record_once
         self.called: list[Layer] = []  # layers that the function calls and nothing else holds
-        self._table = Table()
+        self._table = FoldedTable()
         self.built = True
 
     def visit(self, structure: Structure) -> Structure:
@@ -171,7 +171,7 @@ class Folded(Layer):
         if self.record_once:
             self._records(structures)
 
-    def _records(self, column: Structures) -> list[Record]:
+    def _records(self, column: Structures) -> list[CallRecord]:
         known = column.known.setdefault(self, {}) if self.record_once else {}
         recorder = Recorder(self._table, self.name, self._met)
         records = []
@@ -184,7 +184,7 @@ class Folded(Layer):
             records.append(record)
         return records
 
-    def _record(self, recorder: Recorder, item: Any, place: int) -> Record:
+    def _record(self, recorder: Recorder, item: Any, place: int) -> CallRecord:
         """Return the record of one structure."""
         try:
             try:
@@ -201,7 +201,7 @@ class Folded(Layer):
             self._note_node(error, place)
             raise
 
-    def _record_here(self, recorder: Recorder, item: Any) -> Record:
+    def _record_here(self, recorder: Recorder, item: Any) -> CallRecord:
         record = recorder.begin()
         before = context.recorder
         context.recorder = recorder

@@ -13,7 +13,7 @@ from kerasish.engine.data.data import Data
 from kerasish.engine.data.structures import Structures
 from kerasish.engine.functional.host_stage import HostStageData
 from kerasish.engine.layer.layer import Layer
-from kerasish.first_use import Place
+from kerasish.first_use import ModulePlace
 from kerasish.typing import Structure
 
 if TYPE_CHECKING:
@@ -159,4 +159,4 @@ class PackedData(HostStageData):
         self.reads_ahead = False  # batches of different sizes cannot be stored side by side
 
 
-registry.add_builtins("kerasish", {"Folded": Place("kerasish.engine.folding.folded:Folded")})
+registry.add_builtins("kerasish", {"Folded": ModulePlace("kerasish.engine.folding.folded:Folded")})

@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasish import ops, tree
 from kerasish.autodiff import vmap
-from kerasish.engine.folding.table import Call, Table
+from kerasish.engine.folding.table import FoldedCall, FoldedTable
 from kerasish.engine.layer.call_context import NOWHERE, context
 from kerasish.errors import NumberAskedError, ShapeError, TraceError, at_user_line
 from kerasish.graph.abstract import infer
@@ -32,7 +32,7 @@ class Deferred:
 
     __slots__ = ("dtype", "kind", "level", "number", "record", "shape")
 
-    def __init__(self, record: Record, kind: int, number: int, level: int) -> None:
+    def __init__(self, record: CallRecord, kind: int, number: int, level: int) -> None:
         self.shape, self.dtype = record.table.classes[kind]
         self.record, self.kind, self.number, self.level = record, kind, number, level
 
@@ -40,7 +40,7 @@ class Deferred:
         return f"{self.dtype}{list(self.shape)} of a folded call"
 
 
-class Record:
+class CallRecord:
     """The calls that a function made for one structure: lists that grow while it runs.
 
     Attributes:
@@ -51,7 +51,7 @@ class Record:
         roots: the numbers of the function's results.
     """
 
-    def __init__(self, table: Table) -> None:
+    def __init__(self, table: FoldedTable) -> None:
         self.table = table
         self.count = 0
         self.kinds: Any = []
@@ -97,7 +97,7 @@ class Record:
             self.count += 1
         return results
 
-    def finish(self) -> Record:
+    def finish(self) -> CallRecord:
         """Turn the lists into arrays."""
         for name in ("kinds", "levels", "firsts", "arguments"):
             setattr(self, name, np.array(getattr(self, name), np.int32))
@@ -134,13 +134,13 @@ class Recorder(Engine):
         met: called with each layer of which a call is new.
     """
 
-    def __init__(self, table: Table, name: str, met: Callable[[Any], None]) -> None:
+    def __init__(self, table: FoldedTable, name: str, met: Callable[[Any], None]) -> None:
         self.table, self.name, self._met = table, name, met
-        self.record = Record(table)
+        self.record = CallRecord(table)
 
-    def begin(self) -> Record:
+    def begin(self) -> CallRecord:
         """Start the record of another structure."""
-        self.record = Record(self.table)
+        self.record = CallRecord(self.table)
         return self.record
 
     # --- layers ---------------------------------------------------------------------------------
@@ -231,7 +231,7 @@ class Recorder(Engine):
         any_row = self.record.leaf(self.table.class_of((), "int32"), 0)
         number = self.table.add(
             ("variable", variable),
-            lambda: Call(
+            lambda: FoldedCall(
                 f"variable {variable.path!r}", read, (any_row.kind,),
                 (self.table.class_of(shape, dtype),), None,
             ),
@@ -241,7 +241,7 @@ class Recorder(Engine):
 
     def _layer_kind(
         self, layer: Any, template: Structure, named: bool, values: Sequence[Deferred]
-    ) -> Call:
+    ) -> FoldedCall:
         """Return a new kind of call of a layer, which is built if it was not."""
         for inner in layer.flatten_layers():
             if inner.activity_regularizer is not None:
@@ -281,7 +281,7 @@ class Recorder(Engine):
                     "its result depends on the data."
                 )
         self._met(layer)
-        return Call(
+        return FoldedCall(
             layer.display_name(),
             function,
             tuple(v.kind for v in values),
@@ -323,7 +323,7 @@ class Recorder(Engine):
     def _op_kind(
         self, op: Op, attrs: dict[str, Any], fixed: Sequence[Any], values: Sequence[Deferred],
         tensors: Sequence[Tensor],
-    ) -> Call:  # fmt: skip
+    ) -> FoldedCall:  # fmt: skip
         """Return a new kind of call of an op: it is applied to all rows by its batching rule."""
 
         def one(*rows: Tensor) -> Structure:
@@ -337,7 +337,7 @@ class Recorder(Engine):
 
         specs = op.shape(*(Spec(t.shape, t.dtype) for t in tensors), **attrs)
         leaves = (specs,) if op.outputs == 1 else tuple(specs)
-        return Call(
+        return FoldedCall(
             f"ops.{op.name}",
             function,
             tuple(v.kind for v in values),

@@ -10,7 +10,7 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.engine.folding.schedule import INDEX, KINDS, ROOTS, TABLE, leaf_name, result_name
-from kerasish.engine.folding.table import Call, Table
+from kerasish.engine.folding.table import FoldedCall, FoldedTable
 from kerasish.errors import TraceError
 from kerasish.graph.abstract import Abstract
 from kerasish.graph.batched_calls import batched_calls
@@ -28,7 +28,7 @@ from kerasish.tensor import (
 from kerasish.typing import Array
 
 
-def run(packed: dict[str, Any], table: Table, name: str) -> list[Tensor]:
+def run(packed: dict[str, Any], table: FoldedTable, name: str) -> list[Tensor]:
     """Return the results of a folded function for a batch: tensors with a row per structure.
 
     Args:
@@ -66,7 +66,7 @@ def run(packed: dict[str, Any], table: Table, name: str) -> list[Tensor]:
 
 
 def _linked(
-    results: list[Tensor], tensors: dict[str, Tensor], table: Table, leaves: Sequence[Tensor]
+    results: list[Tensor], tensors: dict[str, Tensor], table: FoldedTable, leaves: Sequence[Tensor]
 ) -> list[Tensor]:
     """Return the results with derivatives of zero for weights that this batch does not use.
 
@@ -96,7 +96,9 @@ def _is_float(dtype: str) -> bool:
     return dtype.startswith(("float", "bfloat"))
 
 
-def _on_shapes(table: Table, leaves: Sequence[Tensor], kinds: Sequence[int]) -> dict[int, Tensor]:
+def _on_shapes(
+    table: FoldedTable, leaves: Sequence[Tensor], kinds: Sequence[int]
+) -> dict[int, Tensor]:
     """Return a few rows of the classes of the results, where only shapes are asked for."""
     parts: dict[int, list[Tensor]] = {}
     for number, leaf in enumerate(leaves):
@@ -117,7 +119,7 @@ def _on_shapes(table: Table, leaves: Sequence[Tensor], kinds: Sequence[int]) -> 
     return results
 
 
-def _blank(table: Table, number: int) -> Tensor:
+def _blank(table: FoldedTable, number: int) -> Tensor:
     own = table.classes[number]
     return ops.zeros((4, *own.shape), own.dtype)
 
@@ -158,7 +160,7 @@ class _Buffer:
 
 
 def _by_groups(
-    tensors: dict[str, Tensor], calls: Sequence[Call], leaves: Sequence[Tensor]
+    tensors: dict[str, Tensor], calls: Sequence[FoldedCall], leaves: Sequence[Tensor]
 ) -> dict[int, _Buffer]:
     """Run the calls group by group, by ops; derivatives flow as through any ops."""
     buffers = {number: _Buffer(leaf) for number, leaf in enumerate(leaves)}

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.engine.folding.recorder import Record
-from kerasish.engine.folding.table import Table
+from kerasish.engine.folding.recorder import CallRecord
+from kerasish.engine.folding.table import FoldedTable
 from kerasish.typing import Array
 
 ROOTS, TABLE, INDEX, KINDS = "a_roots", "b_calls", "c_index", "f_kinds"
@@ -31,7 +31,7 @@ def is_packed(x: object) -> bool:
     return isinstance(x, dict) and ROOTS in x and TABLE in x
 
 
-def pack(records: Sequence[Record], table: Table) -> dict[str, Array]:
+def pack(records: Sequence[CallRecord], table: FoldedTable) -> dict[str, Array]:
     """Return the schedule of some structures as arrays, for `graph.batched_calls`.
 
     The arrays have one of a few lists of sizes, so that few programs cover all batches.
@@ -98,11 +98,13 @@ def pack(records: Sequence[Record], table: Table) -> dict[str, Array]:
     return result
 
 
-def _joined(records: Sequence[Record], name: str) -> Array:
+def _joined(records: Sequence[CallRecord], name: str) -> Array:
     return np.concatenate([getattr(r, name) for r in records] or [np.zeros(0, np.int32)])
 
 
-def _leaves(records: Sequence[Record], starts: Array, table: Table) -> list[tuple[Array, Any]]:
+def _leaves(
+    records: Sequence[CallRecord], starts: Array, table: FoldedTable
+) -> list[tuple[Array, Any]]:
     """Return (numbers of the values, rows) of the given data, for each class."""
     result: list[tuple[Array, Any]] = []
     for number in range(len(table.classes)):
@@ -119,7 +121,7 @@ def _leaves(records: Sequence[Record], starts: Array, table: Table) -> list[tupl
 
 
 def _sizes(
-    groups: Sequence[Array], kinds: Array, leaves: Sequence[Any], table: Table
+    groups: Sequence[Array], kinds: Array, leaves: Sequence[Any], table: FoldedTable
 ) -> tuple[int, ...]:
     """Return the sizes of the packed arrays: calls, index, given rows, capacity for results."""
     index, capacity = 0, [0] * len(leaves)

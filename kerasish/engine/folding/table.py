@@ -19,7 +19,7 @@ class ValueClass(NamedTuple):
     dtype: str
 
 
-class Call(NamedTuple):
+class FoldedCall(NamedTuple):
     """A kind of call: one layer, or one op, on values of certain classes.
 
     Attributes:
@@ -37,12 +37,12 @@ class Call(NamedTuple):
     structure: Any
 
 
-class Table:
+class FoldedTable:
     """All kinds of calls and classes of values, by number; they only become more."""
 
     def __init__(self) -> None:
         self.classes: list[ValueClass] = []
-        self.calls: list[Call] = []
+        self.calls: list[FoldedCall] = []
         self.root: tuple[Any, tuple[int, ...]] | None = None  # the result: structure, classes
         self.capacities: list[tuple[int, ...]] = []  # the sizes of packed arrays met so far
         self.lock = threading.RLock()
@@ -66,7 +66,7 @@ class Table:
         """Return the number of a kind of call, None for a new one."""
         return self._call_numbers.get(key)
 
-    def add(self, key: Any, make: Callable[[], Call]) -> int:
+    def add(self, key: Any, make: Callable[[], FoldedCall]) -> int:
         """Return the number of a kind of call; `make` returns a new one."""
         with self.lock:
             number = self._call_numbers.get(key)
@@ -89,5 +89,5 @@ class Table:
     def __setstate__(self, state: dict[str, Any]) -> None:
         self.__init__()  # type: ignore[misc]
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> Table:
-        return Table()
+    def __deepcopy__(self, memo: dict[int, Any]) -> FoldedTable:
+        return FoldedTable()

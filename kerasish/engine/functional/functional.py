@@ -19,7 +19,7 @@ from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Array, Shape, Structure, TensorLike
 
 
-class Graph:
+class FunctionalGraph:
     """The calls between symbolic inputs and outputs, in the order in which they can run.
 
     Attributes:
@@ -217,14 +217,14 @@ class Function(Operation):
         [[2.0, 2.0, 2.0]]
     """
 
-    layer_graph: Graph
+    layer_graph: FunctionalGraph
 
     def __init__(self, inputs: TensorLike, outputs: TensorLike, name: str | None = None) -> None:
         super().__init__(name)
         if not tree.flatten(outputs):
             raise ValueError("Function: at least one output was expected, got none.")
         self.inputs_structure, self.outputs_structure = inputs, outputs
-        self.layer_graph = Graph(inputs, outputs, self.name)
+        self.layer_graph = FunctionalGraph(inputs, outputs, self.name)
 
     @property
     def inputs(self) -> list[Any]:
@@ -274,7 +274,7 @@ def start_at_inputs(inputs: Any, outputs: Any) -> tuple[Any, Any]:
         return inputs, outputs  # which Graph refuses, in its own words
     if all(map(_starts, flat)):
         return inputs, outputs
-    graph = Graph(inputs, outputs)
+    graph = FunctionalGraph(inputs, outputs)
     new = [t if _starts(t) else Input(batch_shape=t.shape, dtype=t.dtype) for t in flat]
     result = graph.run(new, call_operation)
     return tree.pack_sequence_as(inputs, new), tree.pack_sequence_as(outputs, result)
@@ -293,7 +293,7 @@ def call_operation(
 
 
 def clone_graph(
-    graph: Graph,
+    graph: FunctionalGraph,
     make: Callable[[Any], Any],
     new_inputs: list[Any],
     call: Callable[..., Any] | None = None,

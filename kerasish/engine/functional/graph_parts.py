@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish import tree
-from kerasish.engine.functional.functional import Graph
+from kerasish.engine.functional.functional import FunctionalGraph
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import UnknownNameError
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 class GraphParts(Layer):
     """The part of a model that names what is in it; a base class of `Trainer`."""
 
-    layer_graph: Graph | None = None
+    layer_graph: FunctionalGraph | None = None
     graph_layers: list[Any]
     inputs_structure: Structure
     outputs_structure: Structure
@@ -109,7 +109,7 @@ class GraphParts(Layer):
             return []
         return [t._keras_history.operation.name for t in self.outputs]
 
-    def _need_graph(self) -> Graph:
+    def _need_graph(self) -> FunctionalGraph:
         if self.layer_graph is None:
             raise AttributeError(
                 f"{self.display_name()} is no functional model (or not built yet): it has no "

@@ -19,7 +19,7 @@ from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.batch import Batch
 from kerasish.engine.data.data import Data
-from kerasish.engine.functional.functional import Graph, call_operation
+from kerasish.engine.functional.functional import FunctionalGraph, call_operation
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import TraceError
@@ -117,7 +117,7 @@ class HostStage:
         host: the ids of the calls that run on the host.
     """
 
-    def __init__(self, graph: Graph, host: set[int]) -> None:
+    def __init__(self, graph: FunctionalGraph, host: set[int]) -> None:
         ends = {id(t) for t in graph.inputs}
         calls = [n for n in graph.nodes if not any(id(t) in ends for t in tree.flatten(n.outputs))]
         self.operations = [n.operation for n in calls if id(n) in host]
@@ -125,8 +125,8 @@ class HostStage:
         needed = [t for n in calls if id(n) not in host for t in n.inputs]
         cut = {id(t): t for t in (*needed, *graph.outputs) if id(t) not in results}
         self._cut = list(cut.values())
-        self.graph = Graph(graph.inputs, self._cut, graph.name)
-        self.rest = Graph(self._cut, graph.outputs, graph.name)
+        self.graph = FunctionalGraph(graph.inputs, self._cut, graph.name)
+        self.rest = FunctionalGraph(self._cut, graph.outputs, graph.name)
         # Strings among the outputs cannot be a step's results.
         strings = any(t.dtype == "string" for t in self._cut)
         self.needs_eager = strings or len(host) == len(calls)
@@ -165,7 +165,7 @@ def _tensor(value: AnyTensor) -> AnyTensor:
     return value if value is None or _is_text(value) else convert(value)
 
 
-def host_stage_of(graph: Graph | None) -> HostStage | None:
+def host_stage_of(graph: FunctionalGraph | None) -> HostStage | None:
     """Return the host stage of a model's graph, None where all of it can be compiled."""
     if graph is None:
         return None
@@ -175,7 +175,7 @@ def host_stage_of(graph: Graph | None) -> HostStage | None:
     return result
 
 
-def _find_host_stage(graph: Graph) -> HostStage | None:
+def _find_host_stage(graph: FunctionalGraph) -> HostStage | None:
     host: set[int] = set()
     needed: set[int] = set()
     known: dict[int, bool] = {}

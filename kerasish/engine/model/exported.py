@@ -11,7 +11,7 @@ from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import ShapeError
 from kerasish.graph.nested import Tracer
-from kerasish.graph.portable import Player, Recorder, sample_sizes
+from kerasish.graph.portable import Player, ReferenceRecorder, sample_sizes
 from kerasish.graph.trace import TensorRef, Traced, map_leaves, spec_of, trace_by
 from kerasish.ops import dtypes
 from kerasish.ops.op import current_engine
@@ -47,7 +47,7 @@ def record_endpoint(
         TraceError: Python asked for a number that is not there yet, or strings are needed.
     """
     sampled = trace_samples(f, signature)
-    recorder = Recorder(sampled.samples, keep)
+    recorder = ReferenceRecorder(sampled.samples, keep)
     return {
         "sample": list(sampled.samples[0]),
         "open": [[list(spot) for spot in several] for several in sampled.open],

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from kerasish import registry, tree
-from kerasish.engine.functional.functional import Graph
+from kerasish.engine.functional.functional import FunctionalGraph
 from kerasish.engine.functional.input_layer import InputLayer
 from kerasish.engine.functional.replay import Job, place_of, replay_all
 from kerasish.engine.layer.layer import Layer
@@ -15,7 +15,7 @@ from kerasish.engine.layer.operation_config import class_of, find_op, is_short_o
 from kerasish.errors import UnknownNameError
 
 
-def functional_config(graph: Graph, inputs: Any, outputs: Any) -> dict[str, Any]:
+def functional_config(graph: FunctionalGraph, inputs: Any, outputs: Any) -> dict[str, Any]:
     """Return Keras's config of a functional model's graph: layers, their calls, inputs and outputs.
 
     Args:

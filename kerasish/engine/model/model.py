@@ -11,7 +11,7 @@ from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
 from kerasish.engine.folding.in_models import StructuresMixin
 from kerasish.engine.functional.arrange import arrange_inputs
-from kerasish.engine.functional.functional import Graph, start_at_inputs
+from kerasish.engine.functional.functional import FunctionalGraph, start_at_inputs
 from kerasish.engine.functional.host_stage import HostInputs, HostStage, host_stage_of, stage_data
 from kerasish.engine.layer.building import builds_by_call
 from kerasish.engine.layer.layer import Layer
@@ -89,7 +89,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
     def _set_graph(self, inputs: Structure, outputs: Structure) -> None:
         inputs, outputs = start_at_inputs(inputs, outputs)
         self.inputs_structure, self.outputs_structure = inputs, outputs
-        self.layer_graph = Graph(inputs, outputs, f'{type(self).__name__} "{self.name}"')
+        self.layer_graph = FunctionalGraph(inputs, outputs, f'{type(self).__name__} "{self.name}"')
         self.graph_layers = [o for o in self.layer_graph.operations if isinstance(o, Layer)]
         self._casts = False  # each layer casts for itself
         self.built = True

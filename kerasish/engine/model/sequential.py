@@ -18,7 +18,7 @@ from kerasish.typing import AnyTensor, Shape, Structure
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from kerasish.engine.functional.functional import Graph
+    from kerasish.engine.functional.functional import FunctionalGraph
     from kerasish.engine.layer.layer import SomeLayer
 
 
@@ -203,7 +203,7 @@ class Sequential(Model):
         return list(self._stack)
 
     @property
-    def layer_graph(self) -> Graph | None:  # type: ignore[override]
+    def layer_graph(self) -> FunctionalGraph | None:  # type: ignore[override]
         functional = self._functional
         return None if functional is None else functional.layer_graph
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from kerasish.backends.static.codegen.kernels import texts
 from kerasish.backends.static.codegen.vector_math import LIBRARY, TABLE_WORDS
-from kerasish.backends.static.lowering.standalone_units import COPY, Repeat, Step
+from kerasish.backends.static.lowering.standalone_units import COPY, Repeat, StandaloneStep
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.export.native.dispatch import dispatcher
 from kerasish.export.native.plan import ARENA, REGION, SPAN, BatchPlan, Ports, calls_of
@@ -186,7 +186,7 @@ class Emitter:
         lines.append(f"  %w{self._count} = add i64 {base}, {offset}")
         return f"%w{self._count}"
 
-    def _loop(self, times: int, steps: Sequence[Step]) -> list[str]:
+    def _loop(self, times: int, steps: Sequence[StandaloneStep]) -> list[str]:
         """Return the calls of some steps, one after the other, `times` times."""
         if times == 1:
             return [line for step in steps for line in self._call(step, "")]
@@ -211,7 +211,7 @@ class Emitter:
             f"after{n}:",
         ]
 
-    def _call(self, step: Step, turn: str) -> list[str]:
+    def _call(self, step: StandaloneStep, turn: str) -> list[str]:
         """Return one call, with the words moved on by the number of the turn, if there are some."""
         lines: list[str] = []
         moves = dict(step.moves) if turn else {}
@@ -241,7 +241,7 @@ class Emitter:
             f"done{n}:",
         ]
 
-    def _copy(self, step: Step) -> list[str]:
+    def _copy(self, step: StandaloneStep) -> list[str]:
         lines: list[str] = []
         to, source, size = (self._word(w, lines) for w in step.words)
         self._count += 1

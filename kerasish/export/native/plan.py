@@ -14,7 +14,7 @@ from kerasish.backends.static.lowering.standalone import StandalonePlan
 from kerasish.backends.static.lowering.standalone_units import (
     COPY,
     Repeat,
-    Step,
+    StandaloneStep,
     UnsupportedStep,
     steps_of,
 )
@@ -65,7 +65,7 @@ class BatchPlan(NamedTuple):
     """
 
     batch: int
-    steps: list[Step | Repeat]
+    steps: list[StandaloneStep | Repeat]
     arena: int
     inputs: Ports
     outputs: Ports
@@ -200,7 +200,7 @@ def _namer(traced: Traced) -> Callable[[Node], str]:
     return name
 
 
-def _steps(plan: StandalonePlan, weights: Weights) -> list[Step | Repeat]:
+def _steps(plan: StandalonePlan, weights: Weights) -> list[StandaloneStep | Repeat]:
     def locate(key: Any) -> Place:
         key = plan.root(key) if isinstance(key, Value) else key
         if key in plan.weights:
@@ -212,7 +212,7 @@ def _steps(plan: StandalonePlan, weights: Weights) -> list[Step | Repeat]:
 
     table = load_runtime().table
 
-    def portable(step: Step) -> Step:
+    def portable(step: StandaloneStep) -> StandaloneStep:
         """Return the step without addresses of this process."""
         words = [0 if w == table else w for w in step.words]
         for place, array in step.tables:
@@ -221,7 +221,7 @@ def _steps(plan: StandalonePlan, weights: Weights) -> list[Step | Repeat]:
             raise AssertionError(f"{step.name}: an argument is an address of this process")
         return step._replace(words=tuple(words), tables=())
 
-    results: list[Step | Repeat] = []
+    results: list[StandaloneStep | Repeat] = []
     for unit in plan.units:
         for step in steps_of(unit, locate):
             if isinstance(step, Repeat):
@@ -231,7 +231,7 @@ def _steps(plan: StandalonePlan, weights: Weights) -> list[Step | Repeat]:
     return results
 
 
-def calls_of(plan: BatchPlan) -> list[Step]:
+def calls_of(plan: BatchPlan) -> list[StandaloneStep]:
     """Return the steps that call a kernel, those in loops too."""
     nested = [s.steps if isinstance(s, Repeat) else (s,) for s in plan.steps]
     return [step for steps in nested for step in steps if step.kernel != COPY]

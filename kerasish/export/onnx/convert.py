@@ -15,7 +15,7 @@ from kerasish.export.onnx import stored
 from kerasish.export.onnx.fuse import fused, renamed
 from kerasish.export.onnx.package import need_onnx
 from kerasish.export.onnx.registry import COMPOSED, HOST_LAYERS, TRANSLATIONS, UNTRANSLATED, Call
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.export.tracing import ExpandingTracer
 from kerasish.graph.control import ControlOp
 from kerasish.graph.ir import GraphOp
@@ -105,7 +105,7 @@ def convert(
         [t.graph for t in sampled.traces]
     )
     count = sampled.traces[0].arguments
-    w = Writer(opset)
+    w = OnnxWriter(opset)
     inputs = [
         Item(w.name(wanted), spec.dtype, spec.shape)
         for wanted, spec in zip(input_names, graph.inputs[:count])
@@ -150,7 +150,7 @@ def _value_specs(
 
 
 def _proto(
-    onnx: Any, w: Writer, name: str, inputs: Any, outputs: Any, large: dict[str, Any]
+    onnx: Any, w: OnnxWriter, name: str, inputs: Any, outputs: Any, large: dict[str, Any]
 ) -> Any:
     """Return the model; of `large`, what it reads stays, as initializers without numbers."""
     helper = onnx.helper
@@ -202,7 +202,7 @@ class Translator:
         writer: the graph that is written.
     """
 
-    def __init__(self, writer: Writer) -> None:
+    def __init__(self, writer: OnnxWriter) -> None:
         self.writer = writer
         self.makers: dict[str, tuple[Any, Call]] = {}
 
@@ -256,7 +256,7 @@ class Translator:
         return items
 
 
-def _folded(w: Writer, node: SymbolicNode, inputs: list[Item]) -> list[Item] | None:
+def _folded(w: OnnxWriter, node: SymbolicNode, inputs: list[Item]) -> list[Item] | None:
     """Return the results as stored arrays where all numbers are known and few."""
     if isinstance(node.op, (ControlOp, GraphOp)) or any(x.array is None for x in inputs):
         return None

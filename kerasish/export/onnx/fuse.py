@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from kerasish.export.onnx.writer import Writer
+from kerasish.export.onnx.writer import OnnxWriter
 
 
-def fused(w: Writer, nodes: Sequence[Any], outputs: set[str]) -> list[Any]:
+def fused(w: OnnxWriter, nodes: Sequence[Any], outputs: set[str]) -> list[Any]:
     """Return the nodes with biases taken into the products and convolutions before them."""
     readers: dict[str, int] = dict.fromkeys(outputs, 2)
     for node in nodes:
@@ -44,7 +44,7 @@ def _all_inputs(node: Any) -> list[str]:
     return names
 
 
-def _joined(w: Writer, maker: Any, node: Any, bias: str) -> Any:
+def _joined(w: OnnxWriter, maker: Any, node: Any, bias: str) -> Any:
     array = w.initializers[bias]
     make = w.onnx.helper.make_node
     if maker.op_type == "MatMul" and len(maker.input) == 2:

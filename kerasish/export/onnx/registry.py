@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.graph.ir import GraphOp
 from kerasish.ops.shapes import Spec
 
-Translation = Callable[[Writer, "Call"], Any]
+Translation = Callable[[OnnxWriter, "Call"], Any]
 TRANSLATIONS: dict[Any, Translation] = {}
 UNTRANSLATED: dict[Any, str] = {}
 

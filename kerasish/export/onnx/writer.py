@@ -53,7 +53,7 @@ def _type_text(dtype: str) -> str:
     return f"tensor({short})"
 
 
-class Writer:
+class OnnxWriter:
     """One graph of a file, or the body of a loop or branch inside it.
 
     Args:
@@ -67,7 +67,7 @@ class Writer:
         self,
         opset: int,
         open_sizes: Sequence[tuple[Item, int]] = (),
-        outer: Writer | None = None,
+        outer: OnnxWriter | None = None,
     ) -> None:
         self.opset, self.outer = opset, outer
         self.onnx = need_onnx("export to ONNX")
@@ -85,7 +85,7 @@ class Writer:
         self._sizes: dict[Any, Item] = {}
 
     @property
-    def root(self) -> Writer:
+    def root(self) -> OnnxWriter:
         """The writer of the outermost graph, which holds names and initializers."""
         return self._root
 

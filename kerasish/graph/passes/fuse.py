@@ -17,11 +17,8 @@ from kerasish.graph.fused import Dims, FusedBody, make_fused
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.rounds import exchanges_before, in_rounds
 
-DTYPES = frozenset(
-    (
-        "float32 float64 bfloat16 float16 int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
-    ).split()
-)
+_INTEGERS = "int8 int16 int32 int64 uint8 uint16 uint32 uint64 bool"
+DTYPES = frozenset(f"float32 float64 bfloat16 float16 {_INTEGERS}".split())
 LARGEST = 60  # nodes in a group; larger loops spill registers and compile slowly
 
 

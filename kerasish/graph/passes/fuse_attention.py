@@ -29,7 +29,7 @@ LARGEST = 1 << 16  # elements of the keys or the values of a head, which are pac
 Axes = tuple[int, ...]
 
 
-class Attention(NamedTuple):
+class AttentionBody(NamedTuple):
     """The computation of an `attention` or `attention_gradient` node.
 
     Attributes:
@@ -51,18 +51,18 @@ class Attention(NamedTuple):
         return id(self.graph)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Attention) and other.graph is self.graph
+        return isinstance(other, AttentionBody) and other.graph is self.graph
 
     def __repr__(self) -> str:
         q, kt = self.graph.inputs[:2]
         return f"{list(q.shape)} {list(kt.shape)}"
 
 
-def _run(xp: Any, *inputs: Any, body: Attention) -> Any:
+def _run(xp: Any, *inputs: Any, body: AttentionBody) -> Any:
     return tuple(interpret(body.graph, inputs, xp))
 
 
-def _specs(*inputs: Spec, body: Attention) -> Any:
+def _specs(*inputs: Spec, body: AttentionBody) -> Any:
     return tuple(v.spec for v in body.graph.outputs)
 
 
@@ -185,7 +185,7 @@ class _Combiner:
         old = [*head.nodes, *more]
         results = [out, head.maximum, head.total]
         operands = (head.q, head.kt, head.v, *head.mask, *head.zero)
-        what = Attention(
+        what = AttentionBody(
             Graph(operands, {}, old, results), bool(head.mask), bool(head.zero), (axes,)
         )
         new = Node(FORWARD, operands, {"body": what}, results)
@@ -328,7 +328,7 @@ class _Combiner:
             results.append(result)
             axes.append(order)
         graph = _gradient_body(operands, bool(head.zero), results, axes)
-        what = Attention(graph, bool(head.mask), bool(head.zero), tuple(axes))
+        what = AttentionBody(graph, bool(head.mask), bool(head.zero), tuple(axes))
         return nodes, [Node(GRADIENT, operands, {"body": what}, results), *after]
 
     # --- results --------------------------------------------------------------------------------
@@ -382,7 +382,7 @@ def _gradient_body(
     """Return the graph that computes the gradients by q, k and v.
 
     Args:
-        operands: see `Attention`; with a mask they include zero.
+        operands: see `AttentionBody`; with a mask they include zero.
         twice: whether the mask also masks the weights.
         results: the gradients.
         axes: the order in which their axes are written.

@@ -118,7 +118,7 @@ class Bytes:
             at += 16 + -(-length // 8) * 8
 
 
-class Item:
+class Hdf5Object:
     """A group or an array of a file.
 
     Args:
@@ -189,7 +189,7 @@ def _attribute_name(data: bytes) -> tuple[str, int, tuple[int, int], bool]:
     return name, at, (sizes[0], sizes[1]), padded
 
 
-class Group(Linking, Item):
+class Group(Linking, Hdf5Object):
     """A group: names that lead to groups and arrays."""
 
     def _read_links(self) -> dict[str, Link]:
@@ -209,7 +209,7 @@ class Group(Linking, Item):
                     raise ValueError(f"{self.name!r} keeps its names in a way that is not read")
         return results
 
-    def child(self, name: str, address: int) -> Item:
+    def child(self, name: str, address: int) -> Hdf5Object:
         """Return what is at an address that `links` returned."""
         return open_item(self.file, address, f"{self.name.rstrip('/')}/{name}")
 
@@ -287,7 +287,7 @@ class _Names:
         return self._data[offset:end].decode("utf-8", "replace")
 
 
-class Dataset(Item):
+class Dataset(Hdf5Object):
     """An array: its shape and dtype are known, its numbers are read when asked for."""
 
     def __init__(self, file: Bytes, address: int, name: str, messages: Sequence[Any]) -> None:
@@ -363,7 +363,7 @@ def open_file(raw: Window) -> Group:
     return root
 
 
-def open_item(file: Bytes, address: int, name: str) -> Item:
+def open_item(file: Bytes, address: int, name: str) -> Hdf5Object:
     """Return the group or array whose description begins at `address`."""
     try:
         messages = list(_messages(file, address))

@@ -18,7 +18,7 @@ BY_QUERY, BY_KEY, BY_VALUE, BY_BIAS = range(8, 12)
 DTYPES = ("float16", "bfloat16")
 
 
-class Attention(NamedTuple):
+class AttentionSizes(NamedTuple):
     """The key of a plan of attention.
 
     Attributes:
@@ -104,14 +104,14 @@ def _rows(shape: tuple[int, ...]) -> list[int]:
     return [math.prod(shape[i + 1 :]) for i in range(len(shape))]
 
 
-def _planned(request: Attention, device: int) -> cudnn.GraphPlan:
+def _planned(request: AttentionSizes, device: int) -> cudnn.GraphPlan:
     plan = cudnn.planned(request, device)
     if plan is None:
         raise RuntimeError(f"cuDNN has no plan for {request}: ask `does` first.")
     return plan
 
 
-def does(request: Attention, device: int, gradient: bool | None) -> bool:
+def does(request: AttentionSizes, device: int, gradient: bool | None) -> bool:
     """Return whether cuDNN computes the result; and its gradients, unless `gradient` is None.
 
     Args:
@@ -134,7 +134,7 @@ def attention(q: Any, k: Any, v: Any, bias: Any, scale: float, causal: bool) -> 
     Shape: (batch, targets, heads, size), (batch, sources, key heads, size), (..., value size) ->
         (batch, targets, heads, value size), (batch, heads, targets, 1).
     """
-    request = Attention.of(q, k, v, bias, scale, causal)
+    request = AttentionSizes.of(q, k, v, bias, scale, causal)
     plan = _planned(request, q.device.id)
     y = empty((*q.shape[:3], v.shape[3]), q.dtype)
     stats = empty((q.shape[0], q.shape[2], q.shape[1], 1), "float32")
@@ -153,7 +153,7 @@ def attention_gradient(
     Args:
         y, stats: the results of `attention`.
     """
-    request = Attention.of(q, k, v, bias, scale, causal)._replace(gradient=by_bias)
+    request = AttentionSizes.of(q, k, v, bias, scale, causal)._replace(gradient=by_bias)
     plan = _planned(request, q.device.id)
     given = {QUERY: q, KEY: k, VALUE: v, OUTPUT: y, STATS: stats, ARRIVING: g}
     wanted = {BY_QUERY: q, BY_KEY: k, BY_VALUE: v}

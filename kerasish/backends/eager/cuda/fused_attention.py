@@ -138,7 +138,7 @@ def fused_attention(
     if more is None:
         return None
     factor = q.shape[3] ** -0.5 if scale is None else float(scale)
-    request = cudnn_attention.Attention.of(
+    request = cudnn_attention.AttentionSizes.of(
         q, k, v, more[0] if more else None, factor, bool(is_causal)
     )
     tracked = any(x.tracked for x in given + more)

@@ -12,7 +12,7 @@ from kerasish.backends.eager.cuda.fused import Call, make_op
 from kerasish.backends.eager.loop_elements import is_finite
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import FLOAT
-from kerasish.backends.eager.onednn_runner import Runner, Step, find
+from kerasish.backends.eager.onednn_runner import PrimitiveRunner, PrimitiveStep, find
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.pool import pool_max, pool_max_select
 from kerasish.ops.basic.window import layout
@@ -22,14 +22,16 @@ from kerasish.typing import Array, ArrayModule, IntOrTuple, TensorLike
 Shape = tuple[int, ...]
 
 
-def _runner(backward: bool, shape: Shape, settings: dict[str, Any]) -> Runner | None:
+def _runner(backward: bool, shape: Shape, settings: dict[str, Any]) -> PrimitiveRunner | None:
     """Return the runner of a pooling, or of its gradient; None: oneDNN does not support it."""
 
-    def make() -> Runner:
+    def make() -> PrimitiveRunner:
         geometry = onednn_pool.geometry_of(shape, settings)
         if backward:
-            return Runner([Step(onednn.pool_backward("max", geometry))], {})
-        return Runner([Step(onednn.pool_forward("max", geometry, training=True))], {})
+            return PrimitiveRunner([PrimitiveStep(onednn.pool_backward("max", geometry))], {})
+        return PrimitiveRunner(
+            [PrimitiveStep(onednn.pool_forward("max", geometry, training=True))], {}
+        )
 
     return find(("max_pool", backward, shape, *settings.values()), make)
 

@@ -64,7 +64,7 @@ class Heads(NamedTuple):
         return ("q", "k", "v", *mask, "out", "maxima", "sums")
 
 
-class Operand(NamedTuple):
+class HeadsOperand(NamedTuple):
     """A batch of matrices.
 
     Attributes:
@@ -118,7 +118,7 @@ def _parts(kernel: Heads, sizes: Sizes, rows: int) -> dict[str, int]:
 
 def pack(
     kernel: Heads, *, table: int, threads: int, sizes: Sizes, scratch: int, low: float,
-    operands: Sequence[Operand],
+    operands: Sequence[HeadsOperand],
 ) -> Array:  # fmt: skip
     """Return the argument block.
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from kerasish.backends.static.codegen.driver import Record, load_runtime, table_of
 from kerasish.backends.static.codegen.driver_code import WALK
-from kerasish.backends.static.codegen.kernels import Text, compile_one
+from kerasish.backends.static.codegen.kernels import KernelText, compile_one
 from kerasish.backends.static.machine.assembly import words_of
 
 LANE = 6  # words of a lane: records, their number, addresses of its ports, status, record, block
@@ -64,7 +64,7 @@ def _copies(name: str, ports: tuple[str, str], after: str, rows: tuple[str, str]
   br label %{name}.head"""
 
 
-_BLOCKS = Text(
+_BLOCKS = KernelText(
     WALK
     + f"""
 define internal void @SYMBOL.lane(ptr %args, i64 %t, i64 %n) #0 {{

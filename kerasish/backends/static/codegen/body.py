@@ -12,7 +12,7 @@ from kerasish.backends.static.codegen.plan import Loop
 from kerasish.backends.static.machine.assembly import STORED, Value, constant, lane_numbers
 
 
-class RowPlace(NamedTuple):
+class RowPosition(NamedTuple):
     """A row: its index, the addresses of its operands, the addresses of its kept values."""
 
     r: Value
@@ -26,7 +26,7 @@ class Body:
     def __init__(
         self,
         share: Share,
-        row: RowPlace,
+        row: RowPosition,
         loop: Loop,
         c: Value,
         end: Value,

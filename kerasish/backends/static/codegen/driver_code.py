@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kerasish.backends.static.codegen.kernels import Text
+from kerasish.backends.static.codegen.kernels import KernelText
 from kerasish.backends.static.codegen.vector_math import TABLE_OPENMP
 from kerasish.backends.static.machine.assembly import words_of
 
@@ -15,7 +15,7 @@ OUT_OF_RANGE, UNMET, UNWRITTEN = 2, 1000, 1001
 # Runs share(arg, t, n) for t in 0 .. n-1 on OpenMP's threads; arg's first word is the table's
 # address. If there are fewer threads than requested, they take several shares each, so that the
 # result does not change.
-PARALLEL = Text(
+PARALLEL = KernelText(
     f"""define internal void @SYMBOL.share(ptr %job) #0 {{
 entry:
 {words_of("job", "ptr function", "ptr arg", "i64 n")}
@@ -99,7 +99,7 @@ _PLAIN = {
     "linkage": "", "arguments": "ptr %records, i64 %count, ptr %failed", "loads": "",
     "note_time": "",
 }  # fmt: skip
-RUN = Text(_WALK.format(name="SYMBOL", **_PLAIN))
+RUN = KernelText(_WALK.format(name="SYMBOL", **_PLAIN))
 # i32 SYMBOL.walk(records, their number, address for the number of a record that fails)
 WALK = _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
 
@@ -108,7 +108,7 @@ WALK = _WALK.format(name="SYMBOL.walk", **{**_PLAIN, "linkage": "internal "})
 _CHOICE_WORDS = (
     "ptr numbers", "i64 count", "ptr some", "i64 some.count", "ptr none", "i64 none.count",
 )  # fmt: skip
-CHOOSE = Text(
+CHOOSE = KernelText(
     WALK
     + f"""
 define i32 @SYMBOL(ptr %args) #0 {{
@@ -136,7 +136,9 @@ nothing:
 )
 
 
-def lists_at_once(first: str, launch: str, before: str = "", declared: Sequence[str] = ()) -> Text:
+def lists_at_once(
+    first: str, launch: str, before: str = "", declared: Sequence[str] = ()
+) -> KernelText:
     """A function that runs lists of records at the same time: SYMBOL(args) -> status.
 
     Words of its argument: 0 see `first`, 1 the number of lists, 2 for each list its address and
@@ -187,7 +189,7 @@ bad:
 good:
   ret i32 0
 }}"""
-    return Text(WALK + before + source, tuple(declared))
+    return KernelText(WALK + before + source, tuple(declared))
 
 
 # Word 0: the table. The lists run on OpenMP's threads.
@@ -206,7 +208,7 @@ _TIMED_WORDS = (
 _NOTE_TIME = """  %time = getelementptr i64, ptr %times, i64 %twice
   %unused = call i32 %clock.get(i32 %clock, ptr %time)
 """
-RUN_TIMED = Text(
+RUN_TIMED = KernelText(
     _WALK.format(
         name="SYMBOL", linkage="", arguments="ptr %job", note_time=_NOTE_TIME,
         loads=words_of("job", *_TIMED_WORDS) + "\n",
@@ -220,7 +222,7 @@ _STEPS_WORDS = (
     "ptr records", "i64 count", "i64 steps", "ptr flag", "address done.at", "ptr advances",
     "i64 pairs", "address failed", "ptr clock.get", "i32 clock", "i64 last",
 )  # fmt: skip
-RUN_STEPS = Text(
+RUN_STEPS = KernelText(
     WALK
     + f"""
 define i32 @SYMBOL(ptr %job) #0 {{
@@ -281,7 +283,7 @@ good:
 )
 
 
-def library_call(kinds: str, result: str = "i32") -> Text:
+def library_call(kinds: str, result: str = "i32") -> KernelText:
     """A function that calls word 0 with the words after it.
 
     Args:
@@ -296,7 +298,7 @@ def library_call(kinds: str, result: str = "i32") -> Text:
         if result == "i32"
         else f"  {'%unused = ' if result != 'void' else ''}{call}\n  ret i32 0"
     )
-    return Text(f"define i32 @SYMBOL(ptr %args) #0 {{\nentry:\n{loads}\n{end}\n}}")
+    return KernelText(f"define i32 @SYMBOL(ptr %args) #0 {{\nentry:\n{loads}\n{end}\n}}")
 
 
 # dnnl_primitive_execute(primitive, stream, nargs, args) -> status
@@ -317,7 +319,7 @@ FIRST_PAUSE, LONGER, LONGEST_PAUSE = 20, 4, 300  # microseconds; each pause is l
 # Waits until MPI_Test reports that a request is complete: test(request, flag, status). A test that
 # moves data takes longer than the shortest one. After many tests that move none, another process is
 # late, and a pause precedes each further test, so that the other process can use the core.
-WAIT_RESTING = Text(
+WAIT_RESTING = KernelText(
     f"""declare i64 @llvm.readcyclecounter()
 define i32 @SYMBOL(ptr %args) #0 {{
 entry:
@@ -363,7 +365,7 @@ ACTIVE_PAUSE, PASSIVE_PAUSE = 300, 1000  # microseconds between two tests, or tw
 
 # Until word `stop` is set: tests a request of MPI while word `active` is set, then pauses. It runs
 # in a thread next to the one that computes: each test lets MPI make progress.
-KEEP_MOVING = Text(
+KEEP_MOVING = KernelText(
     f"""define i32 @SYMBOL(ptr %args) #0 {{
 entry:
 {words_of("args", "ptr test", "ptr request", "ptr flag", "ptr ignored", "ptr sleep",
@@ -389,7 +391,7 @@ exit:
 )  # fmt: skip
 
 # Words: 0 an address, 1 a number that is stored there.
-SET_WORD = Text(
+SET_WORD = KernelText(
     f"""define i32 @SYMBOL(ptr %args) #0 {{
 entry:
 {words_of("args", "ptr place", "i64 number")}
@@ -399,13 +401,13 @@ entry:
 )
 
 
-def equal_bytes(status: int) -> Text:
+def equal_bytes(status: int) -> KernelText:
     """A function that compares bytes: word 0 and 1 are two addresses, word 2 the number of bytes.
 
     Args:
         status: the result if they differ; it is 0 if they are equal.
     """
-    return Text(
+    return KernelText(
         f"""define i32 @SYMBOL(ptr %args) #0 {{
 entry:
 {words_of("args", "ptr value", "ptr wanted", "i64 count")}

@@ -54,7 +54,7 @@ WHAT = "compiled kernels"
 LEAST_TEXT = 30_000  # characters of LLVM IR per thread, which take about 10 ms to compile
 
 
-class Text(NamedTuple):
+class KernelText(NamedTuple):
     """Functions given as LLVM IR, in which @SYMBOL stands for the record's function."""
 
     source: str
@@ -74,7 +74,9 @@ _symbols: dict[str, int] = {}  # of all code that is loaded: a pack holds severa
 _lock = threading.RLock()
 
 
-def compile_many(kernels: Sequence[Description | Text], target: Target | None = None) -> list[int]:
+def compile_many(
+    kernels: Sequence[Description | KernelText], target: Target | None = None
+) -> list[int]:
     """Return the addresses of the kernels' functions `i32 f(arguments)`; compile missing ones.
 
     Missing kernels are compiled together: faster than one by one, and on all threads.
@@ -88,7 +90,7 @@ def compile_many(kernels: Sequence[Description | Text], target: Target | None = 
         return [_addresses[key] for key in wanted]
 
 
-def compile_one(kernel: Description | Text, target: Target | None = None) -> int:
+def compile_one(kernel: Description | KernelText, target: Target | None = None) -> int:
     """The address of one kernel's function."""
     return compile_many([kernel], target)[0]
 
@@ -145,7 +147,7 @@ def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, 
     """For each symbol the LLVM IR of its kernel, and the intrinsics to declare."""
     results: dict[str, tuple[str, set[str]]] = {}
     for symbol, kernel in kernels.items():
-        if isinstance(kernel, Text):
+        if isinstance(kernel, KernelText):
             source = kernel.source.replace("@SYMBOL", f"@{symbol}")
             results[symbol] = source, set(kernel.declared)
             continue

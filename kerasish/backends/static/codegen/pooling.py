@@ -33,7 +33,7 @@ import numpy as np
 
 from kerasish.backends.static.codegen import memory, scalars
 from kerasish.backends.static.codegen.part import word
-from kerasish.backends.static.codegen.window_ranges import Axis, Steps
+from kerasish.backends.static.codegen.window_ranges import Axis, WindowSteps
 from kerasish.backends.static.machine.assembly import (
     STORED,
     Target,
@@ -73,7 +73,7 @@ class Pooling(NamedTuple):
     kind: str
     dtype: str
     channels: int
-    axes: tuple[Steps, ...]
+    axes: tuple[WindowSteps, ...]
     sample: int
     places: str = ""
     values: bool = True

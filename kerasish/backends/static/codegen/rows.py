@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kerasish.backends.static.codegen import arguments as words
 from kerasish.backends.static.codegen import memory, scalars
-from kerasish.backends.static.codegen.body import Body, RowPlace
+from kerasish.backends.static.codegen.body import Body, RowPosition
 from kerasish.backends.static.codegen.description import LoopNode
 from kerasish.backends.static.codegen.part import Share, State, smallest, word
 from kerasish.backends.static.codegen.plan import Loop
@@ -32,7 +32,7 @@ class Row:
         self.addresses: dict[int, Value] = {}
         self.kept: dict[int, Value] = {}
         self.indices: dict[tuple[int, str], Value] = {}
-        self.place = RowPlace(r, self.address, self.kept)
+        self.place = RowPosition(r, self.address, self.kept)
 
     # --- addresses --------------------------------------------------------------------------------
     def address(self, number: int) -> Value:

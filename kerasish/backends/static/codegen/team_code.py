@@ -10,7 +10,7 @@ them. The offer changes only while the ticket is closed.
 from __future__ import annotations
 
 from kerasish.backends.static.codegen.driver_code import WALK, lists_at_once
-from kerasish.backends.static.codegen.kernels import Text
+from kerasish.backends.static.codegen.kernels import KernelText
 from kerasish.backends.static.codegen.vector_math import TABLE_OPENMP
 from kerasish.backends.static.machine.assembly import words_of
 
@@ -296,7 +296,7 @@ exit:
 # i32 SYMBOL(state): takes shares until the word `stop` is set.
 # void SYMBOL.leave(state, syscall): leaves the processor of the caller that has woken the thread,
 # if the system has placed it there, and restores the set of all its processors.
-HELP = Text(
+HELP = KernelText(
     _AWAY
     + f"""
 define internal void @SYMBOL.leave(ptr %state, ptr %syscall) #0 {{
@@ -413,7 +413,7 @@ TOGETHER = lists_at_once(
 # Runs share(arg, t, n) for t in 0 .. n-1, like `PARALLEL` of the driver, on the calling thread and
 # on helpers; arg's first word is the address of a table whose word after the functions of the
 # library is the state.
-PARALLEL = Text(
+PARALLEL = KernelText(
     OFFER
     + f"""
 define void @SYMBOL(ptr %function, ptr %arg, i64 %n) #0 {{
@@ -437,7 +437,7 @@ many:
 # first thread runs the records: the word is 0 before, then TAKEN_UP, finally FINISHED. A later
 # thread waits for that, or does nothing.
 TAKEN_UP, FINISHED = 1, 2
-ONCE = Text(
+ONCE = KernelText(
     WALK
     + "\n"
     + _WAIT

@@ -15,7 +15,7 @@ import numpy as np
 NOWHERE = -(2**30)  # not a place of any window, nor is any sum of it and places of other axes
 
 
-class Steps(NamedTuple):
+class WindowSteps(NamedTuple):
     """One spatial axis of a pooling.
 
     Args:
@@ -39,7 +39,7 @@ class Axis(NamedTuple):
     """
 
     ranges: Any
-    steps: Steps
+    steps: WindowSteps
 
 
 def _inner(sizes: Sequence[int], axis: int) -> int:
@@ -65,7 +65,7 @@ def inside_ranges(
         many = np.maximum(np.minimum(starts + w, n) - first, 0)
         step, place = _inner(sizes, axis), _inner(size, axis)
         ranges = np.stack([first * step, many, (first - starts) * place], axis=1)
-        results.append(Axis(ranges, Steps(count, step, place)))
+        results.append(Axis(ranges, WindowSteps(count, step, place)))
     return results
 
 
@@ -93,7 +93,7 @@ def cover_ranges(
         ranges = np.stack([last * step, many, (at - last * s) * place], axis=1)
         if are_apart(size, strides):
             ranges[many == 0] = (0, 1, NOWHERE)
-        results.append(Axis(ranges, Steps(n, -step, s * place)))
+        results.append(Axis(ranges, WindowSteps(n, -step, s * place)))
     return results
 
 

@@ -10,14 +10,14 @@ import numpy as np
 
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import attention
-from kerasish.backends.static.codegen.attention import Heads, Operand, Sizes
+from kerasish.backends.static.codegen.attention import Heads, HeadsOperand, Sizes
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.batch_axes import Batch, batch_of
 from kerasish.backends.static.lowering.library import View, contiguous
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Node, Value
-from kerasish.graph.passes.fuse_attention import GRADIENT, Attention
+from kerasish.graph.passes.fuse_attention import GRADIENT, AttentionBody
 
 GRAIN = 1e6  # FLOPs per thread, about 12 microseconds
 _PRODUCTS = {False: (1, 1), True: (3, 2)}  # with the sizes of keys, of values
@@ -60,7 +60,7 @@ class AttentionUnit(Unit):
         block = attention.pack(
             self.kernel, table=load_runtime().table, threads=self.threads, sizes=self.sizes,
             scratch=locate(("scratch", self)).address, low=self._low,
-            operands=[Operand(locate(v).address, steps) for v, steps in self._operands],
+            operands=[HeadsOperand(locate(v).address, steps) for v, steps in self._operands],
         )  # fmt: skip
         return [Record(compile_one(self.kernel), block, self.name)]
 
@@ -75,7 +75,7 @@ def make_attention(
         views: of its inputs.
         constants: the graph's.
     """
-    body: Attention = node.attrs["body"]
+    body: AttentionBody = node.attrs["body"]
     backward = node.op is GRADIENT
     kernel = Heads(backward, body.masked, body.twice)
     if any(v.dtype != "float32" for v in node.outputs):

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 from kerasish.backends.static.codegen.cost import estimate
 from kerasish.backends.static.lowering.dependencies import predecessors
 from kerasish.backends.static.lowering.loops import LoopUnit
-from kerasish.backends.static.lowering.units import Group, Unit, nbytes_of
+from kerasish.backends.static.lowering.units import Unit, UnitGroup, nbytes_of
 from kerasish.graph.ir import Node, Value
 
 # Nanoseconds that a group must save, by the estimates below. Starting and ending a group costs two
@@ -49,7 +49,7 @@ def grouped(
     key_of: Callable[[Value], Any],
     variables: Container[Any],
     threads: int,
-) -> tuple[list[Unit], list[Group]]:
+) -> tuple[list[Unit], list[UnitGroup]]:
     """Return the units in an order in which independent branches are adjacent, and the groups.
 
     If no group pays, the order does not change.
@@ -105,7 +105,7 @@ class _Work:
         variables: Container[Any], threads: int,
     ) -> None:  # fmt: skip
         self.order: list[int] = []
-        self.groups: list[Group] = []
+        self.groups: list[UnitGroup] = []
         self.saved = 0.0
         self._units, self._times, self._threads = units, times, threads
         self._before = predecessors(units, key_of)
@@ -174,7 +174,7 @@ class _Work:
             best = self._best(needs)
             if best.saved >= WORTH:
                 lists = [lane for lane in best.lists if lane]
-                self.groups.append(Group(len(self.order), tuple(map(len, lists))))
+                self.groups.append(UnitGroup(len(self.order), tuple(map(len, lists))))
                 self.saved += best.saved
                 self._run([number for lane in lists for number in lane])
                 continue

@@ -38,7 +38,7 @@ from kerasish.backends.static.lowering.units import (
 from kerasish.graph.ir import Graph, GraphError, Node, Value
 from kerasish.graph.passes import gather
 from kerasish.graph.passes.fuse import fuse_loops
-from kerasish.graph.passes.fuse_attention import FORWARD, GRADIENT, Attention
+from kerasish.graph.passes.fuse_attention import FORWARD, GRADIENT, AttentionBody
 from kerasish.graph.passes.fuse_epilogues import LastReads, Product, apart
 from kerasish.graph.passes.recurrences import described
 from kerasish.graph.passes.widen import HALVES, widen_halves
@@ -234,7 +234,7 @@ class Builder:
         if unit is not None:
             self.units.append(unit)
             return
-        body: Attention = node.attrs["body"]
+        body: AttentionBody = node.attrs["body"]
         for piece in gather(body.graph, heads=False).nodes:
             self._lower(piece)
 

@@ -29,9 +29,9 @@ from kerasish.backends.static.lowering.program_threads import ONE_THREAD, Thread
 from kerasish.backends.static.lowering.standalone_direct import fuse_followers
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
-    Group,
     Place,
     Unit,
+    UnitGroup,
     nbytes_of,
     place_of,
     plan_units,
@@ -111,11 +111,13 @@ class CompiledPlan:
             needed = self._kept_values()
             self.units = written_in_place(self.units, self.aliases, needed, self._buffer_of)
         compile_many([k for u in self.units if u.native for k in u.kernels()])
-        self.groups: list[Group] = []
+        self.groups: list[UnitGroup] = []
         self.plan, self.sizes = self._plan(self.units, [])
         self._group_branches(threads.branches)
 
-    def _plan(self, units: Sequence[Unit], groups: Sequence[Group]) -> tuple[Plan, dict[Any, int]]:
+    def _plan(
+        self, units: Sequence[Unit], groups: Sequence[UnitGroup]
+    ) -> tuple[Plan, dict[Any, int]]:
         """Return where values are stored if units run in this order."""
         fixed = ChainMap[Any, Any](self._buffer_of, self.constants)
         copies = [root for root, _ in self.copies]

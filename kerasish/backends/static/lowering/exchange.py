@@ -42,13 +42,13 @@ def make_exchange(node: Node, pieces: int = 1) -> Unit | None:
     group = current_group()
     calls = group.native_calls()
     if calls is not None and node.op.communicates == "gather":
-        return GatherUnit(node, group, calls)
+        return AllGatherUnit(node, group, calls)
     if calls is None or node.out.dtype not in calls.dtypes:
         return None
     return ExchangeUnit(node, group, calls, pieces)
 
 
-class GatherUnit(Unit):
+class AllGatherUnit(Unit):
     """The array that the segments of all ranks form."""
 
     movable = False

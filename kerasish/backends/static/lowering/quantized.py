@@ -59,7 +59,7 @@ def _is_exact(primitive: Primitive) -> bool:
     return any(word in primitive.implementation for word in _EXACT)
 
 
-class PackedUnit(Unit):
+class PackedWeightsUnit(Unit):
     """A product by a generated loop, which unpacks the weights in registers."""
 
     def __init__(
@@ -111,9 +111,9 @@ def make_packed(node: Node) -> Unit | None:
         return None
     rows, columns = node.out.size // node.out.shape[-1], node.out.shape[-1]
     if node.op is integer_matmul:
-        return PackedUnit("integer matmul", rows, columns, inputs, EXACT_ROWS, 8, node)
+        return PackedWeightsUnit("integer matmul", rows, columns, inputs, EXACT_ROWS, 8, node)
     if {x.dtype, node.inputs[2].dtype} != {"float32"} or q.dtype != "int8":
         return None
     attrs = node.attrs
     block = min(attrs["block"], inputs)
-    return PackedUnit("packed product", rows, columns, inputs, block, attrs["bits"], node)
+    return PackedWeightsUnit("packed product", rows, columns, inputs, block, attrs["bits"], node)

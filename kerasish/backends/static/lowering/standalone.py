@@ -29,7 +29,7 @@ from kerasish.backends.static.lowering.standalone_direct import (
 from kerasish.backends.static.lowering.standalone_plain import make_plain, make_plain_product
 from kerasish.backends.static.lowering.standalone_recurrent import (
     RECURRENT,
-    RecurrentUnit,
+    StandaloneRecurrentUnit,
     join_products,
 )
 from kerasish.backends.static.lowering.standalone_units import (
@@ -240,7 +240,7 @@ class StandaloneBuilder(Builder):
         plain = all(v.dtype == "float32" and v.size for v in (*node.inputs, *node.outputs))
         if weights is None or not plain or any(self.uses.get(v) for v in gates):
             raise UnsupportedStep(f"{self.name_of(node)}a recurrence of this kind")
-        unit = RecurrentUnit(node, np.asarray(weights))
+        unit = StandaloneRecurrentUnit(node, np.asarray(weights))
         self.packed[unit.packed] = unit.array
         return unit
 

@@ -14,7 +14,7 @@ from kerasish.backends.static.codegen.epilogue import followed_by, is_epilogue
 from kerasish.backends.static.lowering.columns import column_moves
 from kerasish.backends.static.lowering.library import View, _geometry, epilogue_kernel
 from kerasish.backends.static.lowering.loops import LoopUnit
-from kerasish.backends.static.lowering.standalone_units import StandaloneUnit, Step
+from kerasish.backends.static.lowering.standalone_units import StandaloneStep, StandaloneUnit
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
@@ -22,7 +22,7 @@ from kerasish.ops import dtypes
 _X, _WEIGHTS = 3, 4  # words of the argument block
 
 
-class Operand(NamedTuple):
+class DirectOperand(NamedTuple):
     """What an epilogue reads or writes.
 
     Attributes:
@@ -51,7 +51,7 @@ class DirectUnit(StandaloneUnit):
 
     def __init__(
         self, name: str, structure: direct.Direct, x: Value, examples: int, weights: Value,
-        operands: Sequence[Operand], groups: int = 1,
+        operands: Sequence[DirectOperand], groups: int = 1,
     ) -> None:  # fmt: skip
         count = len(structure.epilogue.outputs)
         reads = dict.fromkeys([x, weights, *(o.value for o in operands[:-count])])
@@ -73,11 +73,11 @@ class DirectUnit(StandaloneUnit):
         """Return the one kernel."""
         return [self.structure]
 
-    def steps(self, locate: Locate) -> Iterator[Step]:
+    def steps(self, locate: Locate) -> Iterator[StandaloneStep]:
         """Yield a call for all groups."""
         yield self.step(locate, self.x, [(locate(o.value).address) for o in self.operands])
 
-    def step(self, locate: Locate, x: Value, operands: Sequence[int]) -> Step:
+    def step(self, locate: Locate, x: Value, operands: Sequence[int]) -> StandaloneStep:
         """Return the calls for all groups, with the addresses of the operands."""
         d = self.structure
         block = direct.pack(
@@ -93,7 +93,7 @@ class DirectUnit(StandaloneUnit):
                 if o.moves:
                     size = int(dtypes.array_dtype(o.value.dtype).itemsize)
                     moves.append((direct.OPERANDS + 2 * i, size * d.filters))
-        return Step(d, tuple(int(w) for w in block), self.groups, tuple(moves), self.name)
+        return StandaloneStep(d, tuple(int(w) for w in block), self.groups, tuple(moves), self.name)
 
     def continued(self, loop: LoopUnit, root: Callable[[Value], Value]) -> DirectUnit | None:
         """Return a unit that also applies a loop to the results; None if that is not possible.
@@ -119,7 +119,7 @@ class DirectUnit(StandaloneUnit):
         return DirectUnit(name, both, self.x, self.examples, self.weights, operands, self.groups)
 
 
-def _loop_operands(loop: LoopUnit, columns: int) -> list[Operand] | None:
+def _loop_operands(loop: LoopUnit, columns: int) -> list[DirectOperand] | None:
     """Return the operands of a loop as an epilogue takes them; None if it cannot be one.
 
     Args:
@@ -148,7 +148,7 @@ def _loop_operands(loop: LoopUnit, columns: int) -> list[Operand] | None:
         if level == "element" and not flat and step != columns:
             return None
         stride = {"element": columns, "row": step}.get(level, 0)
-        results.append(Operand(value.value, stride, level in ("element", "column")))
+        results.append(DirectOperand(value.value, stride, level in ("element", "column")))
     return results
 
 
@@ -173,9 +173,9 @@ def product_unit(
         return None
     epilogue = epilogue_kernel(bias, activation, added is not None)
     structure = direct.product(epilogue, m, k, n, row, skips)
-    operands = [] if bias is None else [Operand(bias, 0)]
-    operands += [] if added is None else [Operand(added, n)]
-    operands.append(Operand(out, n))
+    operands = [] if bias is None else [DirectOperand(bias, 0)]
+    operands += [] if added is None else [DirectOperand(added, n)]
+    operands.append(DirectOperand(out, n))
     return DirectUnit("product", structure, a.root, 1, packed, operands)
 
 
@@ -205,7 +205,10 @@ def convolution_unit(
         1 if lanewise else channels // groups, g.y_shape[1:-1], g.kernel, g.strides, g.dilations,
         tuple(before for before, _ in g.padding), each, lanewise,
     )  # fmt: skip
-    operands = [*([Operand(bias, 0)] if bias is not None else []), Operand(out, filters)]
+    operands = [
+        *([DirectOperand(bias, 0)] if bias is not None else []),
+        DirectOperand(out, filters),
+    ]
     name = node.op.name
     return DirectUnit(name, structure, x, x.shape[0], packed, operands, groups), packed, array
 
@@ -237,7 +240,7 @@ class TransposedUnit(StandaloneUnit):
         self.columns = Value((rows, groups * width), "float32")
         self.scratch = nbytes_of(self.columns)
         structure = direct.product(epilogue_kernel(None, ""), rows, each, width, filters)
-        operands = [Operand(self.columns, groups * width)]
+        operands = [DirectOperand(self.columns, groups * width)]
         self.product = DirectUnit(self.name, structure, x, 1, self.packed, operands, groups)
         self.moves = column_moves(g, out, self.columns, spread=True)
 
@@ -245,7 +248,7 @@ class TransposedUnit(StandaloneUnit):
         """Return the kernels of the product and of the moves."""
         return [*self.product.kernels(), *(loop.kernel for loop, _ in self.moves)]
 
-    def steps(self, locate: Locate) -> Iterator[Step]:
+    def steps(self, locate: Locate) -> Iterator[StandaloneStep]:
         """Yield the product, and the moves that add its columns up."""
         scratch = locate(("scratch", self))
 
@@ -255,7 +258,7 @@ class TransposedUnit(StandaloneUnit):
         yield from self.product.steps(find)
         for loop, target in self.moves:
             record = loop.record(find, target, self.name)
-            yield Step(loop.kernel, tuple(int(w) for w in record.block), name=self.name)
+            yield StandaloneStep(loop.kernel, tuple(int(w) for w in record.block), name=self.name)
 
 
 def fuse_followers(

@@ -17,7 +17,7 @@ from kerasish.backends.static.codegen.plain import (
 )
 from kerasish.backends.static.lowering.library import View, contiguous
 from kerasish.backends.static.lowering.moves import BlockLoop, Piece, _fill_piece, _full_piece
-from kerasish.backends.static.lowering.standalone_units import StandaloneUnit, Step
+from kerasish.backends.static.lowering.standalone_units import StandaloneStep, StandaloneUnit
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Node, Value
 from kerasish.ops import dtypes
@@ -47,15 +47,17 @@ class PlainUnit(StandaloneUnit):
         """Return the kernels of the filling and of the op."""
         return [*([] if self.fill is None else [self.fill.kernel]), self.kernel]
 
-    def steps(self, locate: Locate) -> Iterator[Step]:
+    def steps(self, locate: Locate) -> Iterator[StandaloneStep]:
         """Yield the filling and the op."""
         if self.fill is not None:
             record = self.fill.record(locate, self.writes[0], self.name)
-            yield Step(self.fill.kernel, tuple(int(w) for w in record.block), name=self.name)
+            yield StandaloneStep(
+                self.fill.kernel, tuple(int(w) for w in record.block), name=self.name
+            )
         places = [locate(v).address for v in (*self.operands, *self.writes)]
         if self.scratch:
             places.append(locate(("scratch", self)).address)
-        yield Step(self.kernel, (load_runtime().table, *places), name=self.name)
+        yield StandaloneStep(self.kernel, (load_runtime().table, *places), name=self.name)
 
 
 class PlainProductUnit(StandaloneUnit):
@@ -76,10 +78,10 @@ class PlainProductUnit(StandaloneUnit):
         """Return the one kernel."""
         return [self.kernel]
 
-    def steps(self, locate: Locate) -> Iterator[Step]:
+    def steps(self, locate: Locate) -> Iterator[StandaloneStep]:
         """Yield the one call."""
         places = [locate(v).address for v in (*self.reads, *self.writes)]
-        yield Step(self.kernel, (load_runtime().table, *places), name=self.name)
+        yield StandaloneStep(self.kernel, (load_runtime().table, *places), name=self.name)
 
 
 def _batch(view: View, count: int) -> tuple[int, ...]:

@@ -16,7 +16,11 @@ from kerasish.backends.static.codegen.description import Kernel, KernelBuilder, 
 from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.lowering.recurrent import GATES, SIZE
 from kerasish.backends.static.lowering.standalone_direct import DirectUnit
-from kerasish.backends.static.lowering.standalone_units import Repeat, StandaloneUnit, Step
+from kerasish.backends.static.lowering.standalone_units import (
+    Repeat,
+    StandaloneStep,
+    StandaloneUnit,
+)
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.op import REGISTRY
@@ -24,7 +28,7 @@ from kerasish.ops.op import REGISTRY
 _X = 3  # word of a product's argument block
 
 
-class RecurrentUnit(StandaloneUnit):
+class StandaloneRecurrentUnit(StandaloneUnit):
     """`lstm`, `gru` or `simple_rnn` over a sequence.
 
     Args:
@@ -73,7 +77,7 @@ class RecurrentUnit(StandaloneUnit):
             reads.pop(v, None)
         self.reads, self.writes = tuple(reads), (*product.writes, *self.writes)
 
-    def steps(self, locate: Locate) -> Iterator[Step | Repeat]:
+    def steps(self, locate: Locate) -> Iterator[StandaloneStep | Repeat]:
         """Yield the first time step, and the loop over the others."""
         if self.inputs_unit is not None:
             yield from _first_rows(self.inputs_unit).steps(locate)
@@ -91,7 +95,9 @@ class RecurrentUnit(StandaloneUnit):
         k.output(k.input("float32") + k.input("float32", level=level))
         return k.build()
 
-    def _time_step(self, locate: Locate, before: Sequence[int], t: int, moves: bool) -> list[Step]:
+    def _time_step(
+        self, locate: Locate, before: Sequence[int], t: int, moves: bool
+    ) -> list[StandaloneStep]:
         """Return the product and the cell of a time step.
 
         Args:
@@ -127,7 +133,7 @@ class RecurrentUnit(StandaloneUnit):
 
     def _sums(
         self, locate: Locate, state: int, t: int, operands: Sequence[tuple[int, int]]
-    ) -> Step:
+    ) -> StandaloneStep:
         """Return the product of a time step, with a part of later inputs where these are joined.
 
         Args:
@@ -150,12 +156,14 @@ class RecurrentUnit(StandaloneUnit):
                 x=locate(unit.x).address, input_weights=locate(unit.weights).address,
                 operands=[*operands, *((locate(o.value).address, o.stride) for o in unit.operands)],
             )  # fmt: skip
-        return Step(kernel, tuple(int(w) for w in words), name=self.name)
+        return StandaloneStep(kernel, tuple(int(w) for w in words), name=self.name)
 
     def _interleaved(self, unit: DirectUnit) -> interleaved.Interleaved:
         return interleaved.Interleaved(self.product, unit.structure)
 
-    def _cell(self, places: list[tuple[int, int, int]], scratch: int, moves: bool) -> Step:
+    def _cell(
+        self, places: list[tuple[int, int, int]], scratch: int, moves: bool
+    ) -> StandaloneStep:
         operands = [Operand(at, (stride,)) for at, stride, _ in places]
         words = arguments.pack(
             self.cell, operands, table=load_runtime().table, rows=self.n, columns=self.units,
@@ -166,7 +174,7 @@ class RecurrentUnit(StandaloneUnit):
             for i, (_, _, move) in enumerate(places)
             if moves and move
         ]
-        return Step(self.cell, tuple(int(w) for w in words), 1, tuple(going), self.name)
+        return StandaloneStep(self.cell, tuple(int(w) for w in words), 1, tuple(going), self.name)
 
 
 def _first_rows(unit: DirectUnit) -> DirectUnit:
@@ -189,7 +197,7 @@ def join_products(
     """
     results: list[Unit] = []
     for unit in units:
-        if isinstance(unit, RecurrentUnit):
+        if isinstance(unit, StandaloneRecurrentUnit):
             x = root(unit.x)
             readers = [u for u in units if x in map(root, u.reads)]
             maker = next((u for u in results if x in map(root, u.writes)), None)
@@ -203,7 +211,7 @@ def join_products(
     return results
 
 
-def _joins(unit: RecurrentUnit, product: DirectUnit) -> bool:
+def _joins(unit: StandaloneRecurrentUnit, product: DirectUnit) -> bool:
     """Return whether the time steps of a recurrence can compute its inputs, and gain by it."""
     d = product.structure
     rows = (unit.steps_count,)

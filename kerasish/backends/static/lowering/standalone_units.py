@@ -1,7 +1,7 @@
 """Units that need no library: products of two values, and mean pooling, in generated loops.
 
-A `Step` calls a kernel with an argument block, once or several times with some words advanced; a
-`Repeat` is a loop over several steps.
+A `StandaloneStep` calls a kernel with an argument block, once or several times with some words
+advanced; a `Repeat` is a loop over several steps.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class UnsupportedStep(ValueError):  # noqa: N818 (the message is for the exporte
     """An op has no code that needs no library."""
 
 
-class Step(NamedTuple):
+class StandaloneStep(NamedTuple):
     """A call of a kernel.
 
     Attributes:
@@ -66,33 +66,35 @@ class Repeat(NamedTuple):
     """
 
     times: int
-    steps: tuple[Step, ...]
+    steps: tuple[StandaloneStep, ...]
     name: str = ""
 
 
 class StandaloneUnit(Unit):
     """A unit that creates its own steps."""
 
-    def steps(self, locate: Locate) -> Iterator[Step | Repeat]:
+    def steps(self, locate: Locate) -> Iterator[StandaloneStep | Repeat]:
         """Yield the calls."""
         raise NotImplementedError
 
 
-def steps_of(unit: Unit, locate: Locate) -> list[Step | Repeat]:
+def steps_of(unit: Unit, locate: Locate) -> list[StandaloneStep | Repeat]:
     """Return the calls of a unit."""
     if isinstance(unit, StandaloneUnit):
         return list(unit.steps(locate))
     runtime = load_runtime()
     kernels = unit.kernels()
     by_address = dict(zip(compile_many(kernels), kernels))
-    results: list[Step | Repeat] = []
+    results: list[StandaloneStep | Repeat] = []
     for record in unit.records(locate):
         words = tuple(int(w) for w in record.block)
         if record.function == runtime.call_copy:
-            results.append(Step(COPY, words[1:4], name=unit.name))
+            results.append(StandaloneStep(COPY, words[1:4], name=unit.name))
         elif record.function in by_address:
             kernel = by_address[record.function]
-            results.append(Step(kernel, words, name=unit.name, tables=_tables(record, words)))
+            results.append(
+                StandaloneStep(kernel, words, name=unit.name, tables=_tables(record, words))
+            )
         else:
             raise UnsupportedStep(f"{unit.name} is computed by a library")
     return results
@@ -129,7 +131,7 @@ class ProductUnit(StandaloneUnit):
         """Return the one kernel."""
         return [self.matmul]
 
-    def steps(self, locate: Locate) -> Iterator[Step]:
+    def steps(self, locate: Locate) -> Iterator[StandaloneStep]:
         """Yield one call for each pair; the pairs of the last batch axis are one step."""
         n = self.sizes[1]
         scratch = locate(("scratch", self)).address if self.scratch else 0
@@ -157,7 +159,7 @@ class ProductUnit(StandaloneUnit):
                 places = (_A, _B, _OPERANDS + 2 * len(bias))
                 lasts = (a_steps[-1], b_steps[-1], out_steps[-1])
                 moves = [(place, 4 * step) for place, step in zip(places, lasts)]
-            yield Step(self.matmul, words, inner, tuple(moves), "product")
+            yield StandaloneStep(self.matmul, words, inner, tuple(moves), "product")
 
     def _block(
         self, sizes: tuple[int, int, int], a: int, b: tuple[int, int], bias: list[int], out: int,
@@ -210,8 +212,8 @@ class WindowSumUnit(StandaloneUnit):
         """Return the kernels of the moves."""
         return [loop.kernel for loop in self.loops]
 
-    def steps(self, locate: Locate) -> Iterator[Step]:
+    def steps(self, locate: Locate) -> Iterator[StandaloneStep]:
         """Yield a fill by 0, and an addition for each place of the window."""
         for loop in self.loops:
             record = loop.record(locate, self.writes[0], self.name)
-            yield Step(loop.kernel, tuple(int(w) for w in record.block), name=self.name)
+            yield StandaloneStep(loop.kernel, tuple(int(w) for w in record.block), name=self.name)

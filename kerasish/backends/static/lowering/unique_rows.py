@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends.static.codegen.kernels import Text
+from kerasish.backends.static.codegen.kernels import KernelText
 from kerasish.backends.static.machine.assembly import words_of
 
 _SOURCE = """define i32 @SYMBOL(ptr %args) #0 {{
@@ -99,7 +99,7 @@ exit:
 }}"""
 
 
-def unique_rows(dtype: str, clears: bool = True) -> Text:
+def unique_rows(dtype: str, clears: bool = True) -> KernelText:
     """The record's function, not yet compiled.
 
     Args:
@@ -114,11 +114,11 @@ def unique_rows(dtype: str, clears: bool = True) -> Text:
         "ptr counts", "i64 words",
     )  # fmt: skip
     flag = "true" if clears else "false"
-    return Text(_SOURCE.format(type=kind, widen=widen, loads=loads, clears=flag))
+    return KernelText(_SOURCE.format(type=kind, widen=widen, loads=loads, clears=flag))
 
 
 # Words: 0 marks, 1 rows (`unique`), 2 their number. The marks of these rows become -1.
-CLEAR_MARKS = Text(
+CLEAR_MARKS = KernelText(
     f"""define i32 @SYMBOL(ptr %args) #0 {{
 entry:
 {words_of("args", "ptr marks", "ptr unique", "i64 count")}

@@ -249,7 +249,7 @@ def threads_records(count: int) -> list[Record]:
     return [Record(call, block, "threads")] if len(block) else []
 
 
-class Group(NamedTuple):
+class UnitGroup(NamedTuple):
     """Adjacent units of a program, in lists that run at the same time.
 
     Attributes:
@@ -274,7 +274,7 @@ class Group(NamedTuple):
 
 def plan_units(
     graph: Graph, units: Sequence[Unit], root: Callable[[Value], Value], fixed: Container[Any],
-    copies: Iterable[Value] = (), groups: Sequence[Group] = (),
+    copies: Iterable[Value] = (), groups: Sequence[UnitGroup] = (),
 ) -> tuple[Plan, dict[Any, int]]:  # fmt: skip
     """Return the offsets of values, scratch memory and workspaces in the arena, and their sizes.
 

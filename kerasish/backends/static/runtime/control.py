@@ -39,7 +39,7 @@ class Settings(NamedTuple):
     report: Callable[[Sequence[Unit]], None] | None = None
 
 
-class Runner:
+class ControlRunner:
     """A graph inside a control node as a function of arrays, compiled when it is first called.
 
     Args:
@@ -93,14 +93,14 @@ class ControlKernel:
 
     def __init__(self, op: ControlOp, kernel_of: KernelOf, settings: Settings) -> None:
         self._op, self._kernel_of, self._settings = op, kernel_of, settings
-        self._runners: dict[str, list[Runner]] | None = None
+        self._runners: dict[str, list[ControlRunner]] | None = None
 
     def __call__(self, *inputs: Any, **attrs: Any) -> Structure:
         """Compute the node on arrays."""
         runners = self._runners
         if runners is None:
             runners = self._runners = {
-                name: [Runner(graph, self._kernel_of, self._settings) for graph in graphs]
+                name: [ControlRunner(graph, self._kernel_of, self._settings) for graph in graphs]
                 for name, graphs in graphs_of(attrs).items()
             }
         for several in runners.values():

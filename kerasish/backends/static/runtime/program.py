@@ -28,10 +28,10 @@ from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
     EffectUnit,
-    Group,
     Place,
     PythonUnit,
     Unit,
+    UnitGroup,
     nbytes_of,
     place_of,
     threads_records,
@@ -157,7 +157,7 @@ class Executable:
         checked = strict_records.named(records)
         return [*watch.before(step, self.locate), *checked, *watch.after(step, self.locate)]
 
-    def _together(self, group: Group) -> list[Record]:
+    def _together(self, group: UnitGroup) -> list[Record]:
         """Return the records of units that run at the same time."""
         one = threads_records(1)  # in each thread OpenMP starts with its default number
         lists = [

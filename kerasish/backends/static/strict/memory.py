@@ -25,10 +25,10 @@ from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import (
     CopyUnit,
-    Group,
     Locate,
     Place,
     Unit,
+    UnitGroup,
     nbytes_of,
 )
 from kerasish.backends.static.machine import guard_pages
@@ -38,13 +38,13 @@ from kerasish.backends.static.strict.records import compare, fill, search
 from kerasish.graph.ir import Value
 
 
-def watch_of(compiled_plan: CompiledPlan) -> Watch | None:
+def watch_of(compiled_plan: CompiledPlan) -> MemoryWatch | None:
     """Return the Watch for an executable's memory; None if strict mode is off."""
     mode = guard_pages.mode()
-    return Watch(compiled_plan, mode) if mode else None
+    return MemoryWatch(compiled_plan, mode) if mode else None
 
 
-class Watch:
+class MemoryWatch:
     """The memory of one executable, and the records that check it.
 
     Args:
@@ -89,9 +89,9 @@ class Watch:
             last.pop(root(v), None)
         return first, last
 
-    def _read_by_several(self) -> dict[Group, list[Any]]:
+    def _read_by_several(self) -> dict[UnitGroup, list[Any]]:
         """Return, by group, the keys that several of its lists use, and no unit after it."""
-        results: dict[Group, list[Any]] = {}
+        results: dict[UnitGroup, list[Any]] = {}
         for group in self._compiled_plan.groups:
             users: dict[Any, set[range]] = {}
             for lane in group.lanes:
@@ -135,7 +135,7 @@ class Watch:
                 results += self._fill(key, locate(key))
         return results
 
-    def after_group(self, group: Group, locate: Locate) -> list[Record]:
+    def after_group(self, group: UnitGroup, locate: Locate) -> list[Record]:
         """Return the records that fill what several lists of a group have read last."""
         keys = [key for key in self._late[group] if key in self.offsets]
         return [record for key in keys for record in self._fill(key, locate(key))]

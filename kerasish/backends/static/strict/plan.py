@@ -8,7 +8,7 @@ from typing import Any
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
 from kerasish.backends.static.lowering.units import CopyUnit, Unit, nbytes_of
 from kerasish.graph.ir import Value
-from kerasish.graph.plan_check import Access, PlanError, Step, check_plan
+from kerasish.graph.plan_check import Access, PlanError, PlanStep, check_plan
 
 
 def check_compiled_plan(compiled_plan: CompiledPlan) -> None:
@@ -90,9 +90,9 @@ class _Walk:
         """Return the bytes of v, at its own place or at that of another value."""
         return self._at(self.content(v), v if where is None else where, nbytes_of(v))
 
-    def check(self, v: Value) -> Step:
+    def check(self, v: Value) -> PlanStep:
         """Return the step that compares a condition's value with its answer."""
-        return Step("condition", (self.access(v),) if v.size else (), ())
+        return PlanStep("condition", (self.access(v),) if v.size else (), ())
 
     def _at(self, content: Any, key: Any, nbytes: int) -> Access:
         compiled_plan = self._compiled_plan
@@ -106,7 +106,7 @@ class _Walk:
             raise PlanError(f"{root} has no place in the arena")
         return Access(content, "arena", compiled_plan.plan.offsets[root], nbytes)
 
-    def step(self, unit: Unit) -> Step:
+    def step(self, unit: Unit) -> PlanStep:
         reads = [self.access(v) for v in unit.reads if v.size]
         writes = [self.access(v) for v in unit.writes if v.size]
         key = unit.workspace_key
@@ -116,13 +116,13 @@ class _Walk:
         if unit.scratch:
             scratch = ("scratch", unit)
             writes.append(self._at(scratch, scratch, unit.scratch))
-        return Step(unit.name, tuple(reads), tuple(writes), self._in_place(unit))
+        return PlanStep(unit.name, tuple(reads), tuple(writes), self._in_place(unit))
 
-    def copy(self, root: Value, old: Value) -> Step:
+    def copy(self, root: Value, old: Value) -> PlanStep:
         """Return the step that copies a new value into its variable after all units."""
         new = next((n for o, n in self._compiled_plan.updates if o is old), root)
         source = self._at(self.content(new), root, nbytes_of(root))
-        return Step("copy", (source,), (self._at(source.content, old, nbytes_of(old)),))
+        return PlanStep("copy", (source,), (self._at(source.content, old, nbytes_of(old)),))
 
     def _in_place(self, unit: Unit) -> frozenset[Any]:
         """Return the values that may share memory according to the unit or the builder."""

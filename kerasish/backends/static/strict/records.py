@@ -14,7 +14,7 @@ import numpy as np
 
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.codegen.driver_code import UNWRITTEN, equal_bytes
-from kerasish.backends.static.codegen.kernels import Text, compile_one
+from kerasish.backends.static.codegen.kernels import KernelText, compile_one
 from kerasish.backends.static.lowering.units import Place, copy_record, nbytes_of
 from kerasish.backends.static.machine.assembly import words_of
 from kerasish.backends.static.machine.guard_pages import PATTERN, Range
@@ -104,13 +104,13 @@ def fill(key: Any, place: Place) -> Iterator[Record]:
 
 
 @functools.cache
-def _search_text(width: int) -> Text:
+def _search_text(width: int) -> KernelText:
     kind = _WIDTHS[width]
     loads = words_of(
         "args", "ptr data", "i64 count", f"{kind} pattern", f"{kind} set", f"{kind} keep",
         "address first",
     )  # fmt: skip
-    return Text(_SEARCH.format(type=kind, bytes=width, status=UNWRITTEN, loads=loads))
+    return KernelText(_SEARCH.format(type=kind, bytes=width, status=UNWRITTEN, loads=loads))
 
 
 def search(v: Value, place: Place, what: str) -> Iterator[Record]:

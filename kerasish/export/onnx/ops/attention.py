@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from kerasish.export.onnx.registry import Call, composed, translates
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.basic.activation import as_float
 from kerasish.ops.basic.comparison import select
 from kerasish.ops.basic.conversion import as_tensor, cast
@@ -81,7 +81,7 @@ def DOT_PRODUCT_ATTENTION(  # noqa: N802
 
 
 @translates(ATTEND, DOT_PRODUCT_ATTENTION)
-def _attention(w: Writer, call: Call) -> Item:
+def _attention(w: OnnxWriter, call: Call) -> Item:
     inputs = [w.transpose(x, _HEADS_FIRST) for x in call.inputs[:3]]
     n, targets, heads, size = call.out.shape
     sources = call.inputs[1].shape[1]

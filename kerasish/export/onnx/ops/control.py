@@ -6,14 +6,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from kerasish.export.onnx.registry import Call, translates
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.graph.symbolic import SymbolicGraph
 from kerasish.ops.shapes import Spec
 
-Body = Callable[[Writer, list[Item]], list[Item]]
+Body = Callable[[OnnxWriter, list[Item]], list[Item]]
 
 
-def subgraph(w: Writer, name: str, specs: Sequence[Spec], body: Body) -> tuple[Any, list[Item]]:
+def subgraph(w: OnnxWriter, name: str, specs: Sequence[Spec], body: Body) -> tuple[Any, list[Item]]:
     """Return (graph, its results): the graph of a node's attribute.
 
     Args:
@@ -22,7 +22,7 @@ def subgraph(w: Writer, name: str, specs: Sequence[Spec], body: Body) -> tuple[A
         specs: of its inputs.
         body: returns the results for a writer and the inputs.
     """
-    inner = Writer(w.opset, outer=w)
+    inner = OnnxWriter(w.opset, outer=w)
     inner.path = w.path
     inputs = [Item(inner.name(f"{name}_in"), s.dtype, s.shape) for s in specs]
     results = body(inner, inputs)
@@ -42,10 +42,10 @@ def subgraph(w: Writer, name: str, specs: Sequence[Spec], body: Body) -> tuple[A
 
 
 def scan(
-    w: Writer,
+    w: OnnxWriter,
     states: Sequence[Item],
     along: Sequence[Item],
-    step: Callable[[Writer, list[Item], list[Item]], tuple[list[Item], list[Item]]],
+    step: Callable[[OnnxWriter, list[Item], list[Item]], tuple[list[Item], list[Item]]],
     outputs: Sequence[Spec],
     reverse: bool = False,
 ) -> list[Item]:
@@ -60,7 +60,7 @@ def scan(
     """
     count = len(states)
 
-    def body(inner: Writer, given: list[Item]) -> list[Item]:
+    def body(inner: OnnxWriter, given: list[Item]) -> list[Item]:
         new, rows = step(inner, given[:count], given[count:])
         return [*new, *rows]
 
@@ -79,20 +79,22 @@ def scan(
     )
 
 
-def _translated(inner: Writer, graph: SymbolicGraph, inputs: Sequence[Item]) -> list[Item]:
+def _translated(inner: OnnxWriter, graph: SymbolicGraph, inputs: Sequence[Item]) -> list[Item]:
     # The translator of nodes is above this file: it is handed down by the root writer.
     result: list[Item] = inner.root.translate(inner, graph, inputs)
     return result
 
 
 @translates("scan_along")
-def _scan_along(w: Writer, call: Call) -> list[Item]:
+def _scan_along(w: OnnxWriter, call: Call) -> list[Item]:
     attrs = call.attrs
     carried, scanned = attrs["carried"], attrs["scanned"]
     states, along = call.inputs[:carried], call.inputs[carried : carried + scanned]
     captured = call.inputs[carried + scanned :]
 
-    def step(inner: Writer, given: list[Item], parts: list[Item]) -> tuple[list[Item], list[Item]]:
+    def step(
+        inner: OnnxWriter, given: list[Item], parts: list[Item]
+    ) -> tuple[list[Item], list[Item]]:
         results = _translated(inner, attrs["body"], [*given, *parts, *captured])
         before = given if attrs["trail"] else []
         return results[:carried], [*results[carried:], *before]
@@ -106,21 +108,21 @@ def _scan_along(w: Writer, call: Call) -> list[Item]:
     return scan(w, states, along, step, call.outputs, attrs["reverse"])
 
 
-def _counter(w: Writer, length: Any) -> Item:
+def _counter(w: OnnxWriter, length: Any) -> Item:
     """Return a sequence without content that gives a loop its number of steps."""
     return w.op("Expand", [w.like(0, "int32"), w.size(length)], "int32", (length,))
 
 
 @translates("loop")
-def _loop(w: Writer, call: Call) -> list[Item]:
+def _loop(w: OnnxWriter, call: Call) -> list[Item]:
     attrs = call.attrs
     carried = attrs["carried"]
     states, captured = call.inputs[:carried], call.inputs[carried:]
 
-    def holds(writer: Writer, values: Sequence[Item]) -> Item:
+    def holds(writer: OnnxWriter, values: Sequence[Item]) -> Item:
         return _translated(writer, attrs["test"], [*values, *captured])[0]
 
-    def body(inner: Writer, given: list[Item]) -> list[Item]:
+    def body(inner: OnnxWriter, given: list[Item]) -> list[Item]:
         new = _translated(inner, attrs["body"], [*given[2:], *captured])
         return [holds(inner, new), *new]
 
@@ -134,23 +136,23 @@ def _loop(w: Writer, call: Call) -> list[Item]:
 
 
 @translates("branch")
-def _branch(w: Writer, call: Call) -> list[Item]:
+def _branch(w: OnnxWriter, call: Call) -> list[Item]:
     index, *captured = call.inputs
     return _chosen(w, index, captured, list(call.attrs["graphs"]), 0, call.outputs)
 
 
 def _chosen(
-    w: Writer, index: Item, captured: list[Item], graphs: list[SymbolicGraph], first: int,
+    w: OnnxWriter, index: Item, captured: list[Item], graphs: list[SymbolicGraph], first: int,
     outputs: Sequence[Spec],
 ) -> list[Item]:  # fmt: skip
     """Return the results of `graphs[index - first]`: one `If` for each graph but the last."""
     if len(graphs) == 1:
         return _translated(w, graphs[0], captured)
 
-    def this(inner: Writer, _: list[Item]) -> list[Item]:
+    def this(inner: OnnxWriter, _: list[Item]) -> list[Item]:
         return _translated(inner, graphs[0], captured)
 
-    def others(inner: Writer, _: list[Item]) -> list[Item]:
+    def others(inner: OnnxWriter, _: list[Item]) -> list[Item]:
         return _chosen(inner, index, captured, graphs[1:], first + 1, outputs)
 
     condition = w.op("LessOrEqual", [index, w.like(first, index.dtype)], "bool", ())

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from kerasish.export.onnx.registry import Call, Translation, translate_by, translates, untranslated
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops import dtypes
 from kerasish.ops.algebra import special
 from kerasish.ops.arrays import complexes
@@ -25,7 +25,7 @@ from kerasish.ops.basic import (
 _LN2, _LN10 = float(np.log(2.0)), float(np.log(10.0))
 
 
-def unary(w: Writer, x: Item, f: Callable[[Item], Item]) -> Item:
+def unary(w: OnnxWriter, x: Item, f: Callable[[Item], Item]) -> Item:
     """Return f(x); of a transposed x the transpose of f: the axes' order comes last."""
     if x.turned is None:
         return f(x)
@@ -40,12 +40,12 @@ def named(kind: str) -> Translation:
     return lambda w, call: unary(w, call.x, lambda x: w.op(kind, [x]))
 
 
-def composed(f: Callable[[Writer, Item], Item]) -> Translation:
+def composed(f: Callable[[OnnxWriter, Item], Item]) -> Translation:
     """Return the translation of an op of one input that some ONNX operators give together."""
     return lambda w, call: unary(w, call.x, lambda x: f(w, x))
 
 
-def binary(w: Writer, kind: str, inputs: Sequence[Item], dtype: str | None = None) -> Item:
+def binary(w: OnnxWriter, kind: str, inputs: Sequence[Item], dtype: str | None = None) -> Item:
     """Return an operator of two inputs that broadcast; both transposed alike: the transpose."""
     a, b = inputs
     turned = _alike(w, a, b)
@@ -56,7 +56,7 @@ def binary(w: Writer, kind: str, inputs: Sequence[Item], dtype: str | None = Non
     return w.transpose(y, axes)
 
 
-def _alike(w: Writer, a: Item, b: Item) -> tuple[Item, Item, tuple[int, ...]] | None:
+def _alike(w: OnnxWriter, a: Item, b: Item) -> tuple[Item, Item, tuple[int, ...]] | None:
     """Return (a, b, axes) before a transposition that both have, or that numbers can be given."""
     for first, second, swap in ((a, b, False), (b, a, True)):
         if first.turned is None:
@@ -122,7 +122,7 @@ for _op, _kind in (
 def _truths(kind: str, word: str) -> Translation:
     """Return the translation of arithmetic that for truth values is a logical operator."""
 
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         if call.x.dtype == "bool":
             return binary(w, word, call.inputs)
         return binary(w, kind, call.inputs)
@@ -138,12 +138,12 @@ translate_by(_truths("Min", "And"), arithmetic.minimum)
 
 
 @translates(arithmetic.square)
-def _square(w: Writer, call: Call) -> Item:
+def _square(w: OnnxWriter, call: Call) -> Item:
     return unary(w, call.x, lambda x: w.op("Mul", [x, x]))
 
 
 @translates(arithmetic.trunc)
-def _trunc(w: Writer, call: Call) -> Item:
+def _trunc(w: OnnxWriter, call: Call) -> Item:
     if not dtypes.is_inexact(call.x.dtype):
         return call.x
     floor = w.op("Floor", [w.op("Abs", [call.x])])
@@ -151,7 +151,7 @@ def _trunc(w: Writer, call: Call) -> Item:
 
 
 @translates(arithmetic.floor_divide)
-def _floor_divide(w: Writer, call: Call) -> Item:
+def _floor_divide(w: OnnxWriter, call: Call) -> Item:
     a, b = call.inputs
     quotient = w.op("Div", [a, b], shape=call.out.shape)
     if dtypes.is_inexact(a.dtype):
@@ -168,7 +168,7 @@ def _floor_divide(w: Writer, call: Call) -> Item:
 
 
 @translates(arithmetic.mod)
-def _mod(w: Writer, call: Call) -> Item:
+def _mod(w: OnnxWriter, call: Call) -> Item:
     a, b = call.inputs
     if not dtypes.is_inexact(a.dtype):
         return w.op("Mod", [a, b], shape=call.out.shape)
@@ -179,7 +179,7 @@ def _mod(w: Writer, call: Call) -> Item:
 
 
 @translates(special.fmod)
-def _fmod(w: Writer, call: Call) -> Item:
+def _fmod(w: OnnxWriter, call: Call) -> Item:
     return w.op("Mod", call.inputs, shape=call.out.shape, fmod=1)
 
 
@@ -188,7 +188,7 @@ def _fmod(w: Writer, call: Call) -> Item:
 
 @translates(exponentials.expm1)
 @composed
-def _expm1(w: Writer, x: Item) -> Item:
+def _expm1(w: OnnxWriter, x: Item) -> Item:
     # 2 exp(x/2) sinh(x/2): exp(x) - 1 loses all digits near 0.
     half = w.op("Mul", [x, w.like(0.5, x.dtype)])
     product = w.op("Mul", [w.op("Exp", [half]), w.op("Sinh", [half])])
@@ -197,7 +197,7 @@ def _expm1(w: Writer, x: Item) -> Item:
 
 @translates(exponentials.log1p)
 @composed
-def _log1p(w: Writer, x: Item) -> Item:
+def _log1p(w: OnnxWriter, x: Item) -> Item:
     # u = 1 + x; log(u) x / (u - 1), which takes the rounding of u back. Source: Goldberg, 1991.
     one = w.like(1, x.dtype)
     u = w.op("Add", [x, one])
@@ -212,49 +212,49 @@ def _log1p(w: Writer, x: Item) -> Item:
 
 @translates(exponentials.log2)
 @composed
-def _log2(w: Writer, x: Item) -> Item:
+def _log2(w: OnnxWriter, x: Item) -> Item:
     return w.op("Div", [w.op("Log", [x]), w.like(_LN2, x.dtype)])
 
 
 @translates(exponentials.log10)
 @composed
-def _log10(w: Writer, x: Item) -> Item:
+def _log10(w: OnnxWriter, x: Item) -> Item:
     return w.op("Div", [w.op("Log", [x]), w.like(_LN10, x.dtype)])
 
 
 @translates(exponentials.rsqrt)
 @composed
-def _rsqrt(w: Writer, x: Item) -> Item:
+def _rsqrt(w: OnnxWriter, x: Item) -> Item:
     return w.op("Reciprocal", [w.op("Sqrt", [x])])
 
 
 @translates(special.cbrt)
 @composed
-def _cbrt(w: Writer, x: Item) -> Item:
+def _cbrt(w: OnnxWriter, x: Item) -> Item:
     root = w.op("Pow", [w.op("Abs", [x]), w.like(1 / 3, x.dtype)])
     return w.op("Mul", [w.op("Sign", [x]), root])
 
 
 @translates(special.erfc)
 @composed
-def _erfc(w: Writer, x: Item) -> Item:
+def _erfc(w: OnnxWriter, x: Item) -> Item:
     return w.op("Sub", [w.like(1, x.dtype), w.op("Erf", [x])], shape=x.shape)
 
 
 @translates(special.logaddexp)
-def _logaddexp(w: Writer, call: Call) -> Item:
+def _logaddexp(w: OnnxWriter, call: Call) -> Item:
     a, b = call.inputs
     largest = binary(w, "Max", [a, b])
     gap = w.op("Neg", [w.op("Abs", [binary(w, "Sub", [a, b])])])
     return w.op("Add", [largest, _log1p_of(w, w.op("Exp", [gap]))], shape=call.out.shape)
 
 
-def _log1p_of(w: Writer, x: Item) -> Item:
+def _log1p_of(w: OnnxWriter, x: Item) -> Item:
     return w.op("Log", [w.op("Add", [x, w.like(1, x.dtype)])])
 
 
 @translates(trigonometry.arctan2)
-def _arctan2(w: Writer, call: Call) -> Item:
+def _arctan2(w: OnnxWriter, call: Call) -> Item:
     y, x = call.inputs
     dtype, shape, zero = y.dtype, call.out.shape, w.like(0, y.dtype)
     straight = w.op("Atan", [w.op("Div", [y, x], shape=shape)])
@@ -272,7 +272,7 @@ def _arctan2(w: Writer, call: Call) -> Item:
 
 
 def _compared(kind: str, negated: bool = False) -> Translation:
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         inputs = call.inputs
         if call.x.dtype == "bool" and kind != "Equal":
             inputs = [w.cast(x, "int32") for x in inputs]
@@ -294,13 +294,13 @@ for _op, _kind, _negated in (
 
 
 def _logical(kind: str) -> Translation:
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         return binary(w, kind, [truths(w, x) for x in call.inputs])
 
     return translate
 
 
-def truths(w: Writer, x: Item) -> Item:
+def truths(w: OnnxWriter, x: Item) -> Item:
     """Return whether x is not 0."""
     return w.cast(x, "bool")
 
@@ -311,34 +311,34 @@ translate_by(_logical("Xor"), comparison.logical_xor)
 
 
 @translates(comparison.select)
-def _select(w: Writer, call: Call) -> Item:
+def _select(w: OnnxWriter, call: Call) -> Item:
     condition, a, b = call.inputs
     return w.op("Where", [truths(w, condition), a, b], a.dtype, call.out.shape)
 
 
 @translates(comparison.isnan)
-def _isnan(w: Writer, call: Call) -> Item:
+def _isnan(w: OnnxWriter, call: Call) -> Item:
     return w.op("IsNaN", [call.x], "bool")
 
 
 @translates(comparison.isinf)
-def _isinf(w: Writer, call: Call) -> Item:
+def _isinf(w: OnnxWriter, call: Call) -> Item:
     return w.op("IsInf", [_for_isinf(w, call.x)], "bool")
 
 
 @translates(comparison.isfinite)
-def _isfinite(w: Writer, call: Call) -> Item:
+def _isfinite(w: OnnxWriter, call: Call) -> Item:
     infinite = w.op("IsInf", [_for_isinf(w, call.x)], "bool")
     return w.op("Not", [w.op("Or", [infinite, w.op("IsNaN", [call.x], "bool")])])
 
 
-def _for_isinf(w: Writer, x: Item) -> Item:
+def _for_isinf(w: OnnxWriter, x: Item) -> Item:
     """Return x in a dtype that `IsInf` takes: 16 bits do since opset 20."""
     return w.cast(x, "float32") if x.dtype in ("float16", "bfloat16") and w.opset < 20 else x
 
 
 @translates(comparison.signbit)
-def _signbit(w: Writer, call: Call) -> Item:
+def _signbit(w: OnnxWriter, call: Call) -> Item:
     # 1/x tells -0 from 0.
     zero = w.like(0, call.x.dtype)
     below = w.op("Less", [call.x, zero], "bool")
@@ -350,7 +350,7 @@ def _signbit(w: Writer, call: Call) -> Item:
 
 
 def _bitwise(kind: str, word: str) -> Translation:
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         return binary(w, word if call.x.dtype == "bool" else kind, call.inputs)
 
     return translate
@@ -365,12 +365,12 @@ translate_by(_bitwise("BitwiseXor", "Xor"), bits.bitwise_xor)
 
 
 @translates(conversion.alias, conversion.stop_gradient, conversion.optimization_barrier)
-def _same(w: Writer, call: Call) -> Item:
+def _same(w: OnnxWriter, call: Call) -> Item:
     return call.x
 
 
 @translates(conversion.cast)
-def _cast(w: Writer, call: Call) -> Item:
+def _cast(w: OnnxWriter, call: Call) -> Item:
     return unary(w, call.x, lambda x: w.cast(x, call.out.dtype))
 
 
@@ -379,12 +379,12 @@ untranslated(_COMPLEX, complexes.join_parts, complexes.reinterpret)
 
 
 @translates(complexes.conj, complexes.real)
-def _real(w: Writer, call: Call) -> Item:
+def _real(w: OnnxWriter, call: Call) -> Item:
     return _not_complex(call.x)
 
 
 @translates(complexes.imag)
-def _imag(w: Writer, call: Call) -> Item:
+def _imag(w: OnnxWriter, call: Call) -> Item:
     return w.op("Mul", [_not_complex(call.x), w.like(0, call.x.dtype)])
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from kerasish.export.onnx.ops.elementwise import unary
 from kerasish.export.onnx.ops.window import channels_last, channels_second
 from kerasish.export.onnx.registry import Call, composed, translates
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.basic import activation
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.images import resizing
@@ -38,8 +38,8 @@ def _over_axis(x: TensorLike, axis: Axis | None = -1) -> Parts | None:
     return ([x], {"axis": axes[0]}) if len(axes) == 1 else None
 
 
-def _distribution(kind: str) -> Callable[[Writer, Call], Item]:
-    def translate(w: Writer, call: Call) -> Item:
+def _distribution(kind: str) -> Callable[[OnnxWriter, Call], Item]:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         axis = call.attrs["axis"]
         if call.x.turned is None:
             return w.op(kind, [call.x], axis=axis)
@@ -71,7 +71,7 @@ def _activation(function: Any, kind: str, rule: Callable[..., Parts | None]) -> 
     op = composed(function, _same)(rule)
 
     @translates(op)
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         return unary(w, call.x, lambda x: w.op(kind, [x], **call.attrs))
 
 
@@ -112,11 +112,11 @@ def GELU(x: TensorLike, approximate: bool = True) -> Parts | None:  # noqa: N802
 
 
 @translates(GELU)
-def _gelu(w: Writer, call: Call) -> Item:
+def _gelu(w: OnnxWriter, call: Call) -> Item:
     return unary(w, call.x, lambda x: _gelu_of(w, x, call.attrs["approximate"]))
 
 
-def _gelu_of(w: Writer, x: Item, approximate: str) -> Item:
+def _gelu_of(w: OnnxWriter, x: Item, approximate: str) -> Item:
     if w.opset >= 20:
         return w.op("Gelu", [x], approximate=approximate)
 
@@ -161,7 +161,7 @@ def LAYER_NORM(  # noqa: N802
 
 
 @translates(LAYER_NORM)
-def _layer_norm(w: Writer, call: Call) -> Item:
+def _layer_norm(w: OnnxWriter, call: Call) -> Item:
     return w.op("LayerNormalization", call.inputs, **call.attrs)
 
 
@@ -184,7 +184,7 @@ def RMS_NORM(  # noqa: N802
 
 
 @translates(RMS_NORM)
-def _rms_norm(w: Writer, call: Call) -> Item:
+def _rms_norm(w: OnnxWriter, call: Call) -> Item:
     x, scale = call.inputs
     if w.opset >= 23:
         return w.op("RMSNormalization", [x, scale], **call.attrs)
@@ -216,7 +216,7 @@ def STANDARDIZE(  # noqa: N802
 
 
 @translates(STANDARDIZE)
-def _standardize(w: Writer, call: Call) -> Item:
+def _standardize(w: OnnxWriter, call: Call) -> Item:
     x, *parts = call.inputs
     axis, rank = call.attrs["axis"], len(x.shape)
     epsilon = call.attrs["epsilon"]
@@ -263,7 +263,7 @@ def RESIZE(  # noqa: N802
 
 
 @translates(RESIZE)
-def _resize(w: Writer, call: Call) -> Item:
+def _resize(w: OnnxWriter, call: Call) -> Item:
     x, attrs = call.x, call.attrs
     mode, rank = attrs["mode"], len(x.shape)
     last = attrs["axes"][-1] == rank - 2

@@ -3,26 +3,26 @@
 from __future__ import annotations
 
 from kerasish.export.onnx.registry import Call, translates
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.arrays import scatter, searching
 from kerasish.ops.basic import indexing, sparse
 
 _INDICES = ("int32", "int64")
 
 
-def _places(w: Writer, indices: Item) -> Item:
+def _places(w: OnnxWriter, indices: Item) -> Item:
     return indices if indices.dtype in _INDICES else w.cast(indices, "int64")
 
 
 @translates(indexing.take_rows)
-def _take_rows(w: Writer, call: Call) -> Item:
+def _take_rows(w: OnnxWriter, call: Call) -> Item:
     x, indices = call.inputs
     inputs = [x, _places(w, indices)]
     return w.op("Gather", inputs, shape=call.out.shape, axis=call.attrs["axis"])
 
 
 @translates(indexing.pick_along_axis)
-def _pick_along_axis(w: Writer, call: Call) -> Item:
+def _pick_along_axis(w: OnnxWriter, call: Call) -> Item:
     x, indices = call.inputs
     axis = call.attrs["axis"]
     places = _places(w, indices)
@@ -35,20 +35,20 @@ def _pick_along_axis(w: Writer, call: Call) -> Item:
     )
 
 
-def _expanded(w: Writer, x: Item, shape: list[object]) -> Item:
+def _expanded(w: OnnxWriter, x: Item, shape: list[object]) -> Item:
     if list(x.shape) == shape and None not in shape:
         return x
     return w.op("Expand", [x, w.shape(shape)], shape=tuple(shape))
 
 
 @translates(indexing.read_at)
-def _read_at(w: Writer, call: Call) -> Item:
+def _read_at(w: OnnxWriter, call: Call) -> Item:
     x, indices = call.inputs
     return w.op("GatherND", [x, w.cast(indices, "int64")], shape=call.out.shape)
 
 
 @translates(indexing.write_at)
-def _write_at(w: Writer, call: Call) -> Item:
+def _write_at(w: OnnxWriter, call: Call) -> Item:
     x, indices, updates = call.inputs
     count = indices.shape[-1]
     full = [*indices.shape[:-1], *x.shape[count:]]
@@ -57,7 +57,7 @@ def _write_at(w: Writer, call: Call) -> Item:
 
 
 @translates(indexing.add_at)
-def _add_at(w: Writer, call: Call) -> Item:
+def _add_at(w: OnnxWriter, call: Call) -> Item:
     x, indices = call.inputs
     zeros = w.op("Expand", [w.like(0, x.dtype), w.shape(call.out.shape)], shape=call.out.shape)
     inputs = [zeros, w.cast(indices, "int64"), x]
@@ -65,7 +65,7 @@ def _add_at(w: Writer, call: Call) -> Item:
 
 
 @translates(indexing.add_rows)
-def _add_rows(w: Writer, call: Call) -> Item:
+def _add_rows(w: OnnxWriter, call: Call) -> Item:
     x, indices = call.inputs
     axis, count = call.attrs["axis"], len(indices.shape)
     rank = len(x.shape)
@@ -80,7 +80,7 @@ def _add_rows(w: Writer, call: Call) -> Item:
 
 
 @translates(sparse.add_scaled_rows)
-def _add_scaled_rows(w: Writer, call: Call) -> Item:
+def _add_scaled_rows(w: OnnxWriter, call: Call) -> Item:
     indices, places, factors, table = call.inputs
     shape = (*indices.shape, table.shape[1])
     rows = w.op("Gather", [table, _places(w, indices)], shape=shape, axis=0)
@@ -91,7 +91,7 @@ def _add_scaled_rows(w: Writer, call: Call) -> Item:
 
 
 @translates(indexing.add_along_axis)
-def _add_along_axis(w: Writer, call: Call) -> Item:
+def _add_along_axis(w: OnnxWriter, call: Call) -> Item:
     x, indices = call.inputs
     shape = call.attrs["shape"]
     zeros = w.op("Expand", [w.like(0, x.dtype), w.shape(shape)], shape=shape)
@@ -100,7 +100,7 @@ def _add_along_axis(w: Writer, call: Call) -> Item:
 
 
 @translates(scatter.combine_at)
-def _combine_at(w: Writer, call: Call) -> Item:
+def _combine_at(w: OnnxWriter, call: Call) -> Item:
     x, indices, updates = call.inputs
     count = indices.shape[-1]
     full = [*indices.shape[:-1], *x.shape[count:]]
@@ -109,13 +109,13 @@ def _combine_at(w: Writer, call: Call) -> Item:
 
 
 @translates(scatter.write_slice)
-def _write_slice(w: Writer, call: Call) -> Item:
+def _write_slice(w: OnnxWriter, call: Call) -> Item:
     """Write along one axis after the other: the part, and what is before and after it."""
     x, updates = call.inputs
     return _written(w, x, updates, list(call.attrs["starts"]), 0)
 
 
-def _written(w: Writer, x: Item, updates: Item, starts: list[int], axis: int) -> Item:
+def _written(w: OnnxWriter, x: Item, updates: Item, starts: list[int], axis: int) -> Item:
     if axis == len(starts):
         return updates
     size, count, start = x.shape[axis], updates.shape[axis], starts[axis]
@@ -130,7 +130,7 @@ def _written(w: Writer, x: Item, updates: Item, starts: list[int], axis: int) ->
 
 
 @translates(searching.searchsorted)
-def _searchsorted(w: Writer, call: Call) -> Item:
+def _searchsorted(w: OnnxWriter, call: Call) -> Item:
     """Count the elements before each value."""
     ordered, values = call.inputs
     kind = "Less" if call.attrs["side"] == "left" else "LessOrEqual"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from kerasish.export.onnx.ops.control import subgraph
 from kerasish.export.onnx.registry import Call, Translation, translate_by, translates
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.algebra import special
 from kerasish.ops.basic import bits
 from kerasish.ops.shapes import Spec
@@ -16,7 +16,7 @@ _SIGNED = {
 }  # fmt: skip
 
 
-def _pair(w: Writer, call: Call) -> list[Item]:
+def _pair(w: OnnxWriter, call: Call) -> list[Item]:
     """Return both numbers without signs, broadcast, in a dtype with remainders."""
     dtype = _SIGNED.get(call.x.dtype)
     if dtype is None:
@@ -28,18 +28,18 @@ def _pair(w: Writer, call: Call) -> list[Item]:
     ]
 
 
-def _divisor(w: Writer, a: Item, b: Item) -> Item:
+def _divisor(w: OnnxWriter, a: Item, b: Item) -> Item:
     """Return the greatest common divisors by Euclid's algorithm, all at once, in a loop."""
     dtype, shape = a.dtype, a.shape
     zero = w.like(0, dtype)
 
-    def going(at: Writer, rest: Item) -> Item:
+    def going(at: OnnxWriter, rest: Item) -> Item:
         some = at.cast(at.cast(rest, "bool"), "int64")
         flat = at.op("Reshape", [some, at.numbers([-1])], shape=(None,))
         count = at.op("ReduceSum", [flat, at.numbers([0])], shape=(), keepdims=0)
         return at.cast(count, "bool")
 
-    def body(inner: Writer, given: list[Item]) -> list[Item]:
+    def body(inner: OnnxWriter, given: list[Item]) -> list[Item]:
         x, y = given[2:]
         done = inner.op("Equal", [y, zero], "bool", shape)
         safe = inner.op("Where", [done, inner.like(1, dtype), y], dtype, shape)
@@ -56,12 +56,12 @@ def _divisor(w: Writer, a: Item, b: Item) -> Item:
 
 
 @translates(special.gcd)
-def _gcd(w: Writer, call: Call) -> Item:
+def _gcd(w: OnnxWriter, call: Call) -> Item:
     return w.cast(_divisor(w, *_pair(w, call)), call.out.dtype)
 
 
 @translates(special.lcm)
-def _lcm(w: Writer, call: Call) -> Item:
+def _lcm(w: OnnxWriter, call: Call) -> Item:
     a, b = _pair(w, call)
     dtype, shape, zero = a.dtype, a.shape, w.like(0, a.dtype)
     divisor = _divisor(w, a, b)
@@ -77,7 +77,7 @@ def _shift(left: bool) -> Translation:
     sign, as in NumPy.
     """
 
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         x, by = call.inputs
         dtype, shape = x.dtype, call.out.shape
         word = "uint64" if dtype.endswith("64") else "uint32"

@@ -8,7 +8,7 @@ import numpy as np
 
 from kerasish import config, ops
 from kerasish.export.onnx.registry import Call, ComposedOp, computes, translates
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.layers.preprocessing.encoding import encode
 from kerasish.layers.preprocessing.lookup import IndexLookup
 from kerasish.layers.preprocessing.lookups import IntegerLookup, StringLookup
@@ -27,14 +27,14 @@ FIND = ComposedOp("find", _kernel, lambda x, **_: Spec(x.shape, "int64"))
 
 
 @translates(FIND)
-def _find(w: Writer, call: Call) -> Item:
+def _find(w: OnnxWriter, call: Call) -> Item:
     keys, values = call.attrs["keys"], call.attrs["values"]
     if call.x.dtype == "string":
         return _encoded(w, call.x, keys_strings=keys, values_int64s=values)
     return _encoded(w, w.cast(call.x, "int64"), keys_int64s=keys, values_int64s=values)
 
 
-def _encoded(w: Writer, x: Item, **attrs: Any) -> Item:
+def _encoded(w: OnnxWriter, x: Item, **attrs: Any) -> Item:
     return w.op(
         "LabelEncoder", [x], "int64", x.shape, "ai.onnx.ml", default_int64=_UNKNOWN, **attrs
     )
@@ -88,17 +88,17 @@ def _looked_up(layer: IndexLookup, x: Any) -> Any:
     if mask is not None:
         numbers[mask] = 0 if mode == "int" else _ABSENT
     engine: Any = current_engine()
-    found = engine.apply(FIND, [x], {"keys": tuple(numbers), "values": tuple(numbers.values())})
-    unknown = ops.equal(found, _UNKNOWN)
+    number = engine.apply(FIND, [x], {"keys": tuple(numbers), "values": tuple(numbers.values())})
+    unknown = ops.equal(number, _UNKNOWN)
     if count == 0:
         # An unknown token is an error: a place that the table does not have.
         places = np.arange(_ABSENT, size, dtype="int64")
-        found = ops.take(places, ops.where(unknown, 2**31 - 1, found - _ABSENT), axis=0)
+        number = ops.take(places, ops.where(unknown, 2**31 - 1, number - _ABSENT), axis=0)
     elif count == 1:
-        found = ops.where(unknown, first - 1, found)
+        number = ops.where(unknown, first - 1, number)
     else:
-        found = ops.where(unknown, ops.mod(x, count) + (first - count), found)
+        number = ops.where(unknown, ops.mod(x, count) + (first - count), number)
     if mode != "tf_idf":
-        return encode(found, layer.depth(), mode, "int64")
-    counts = encode(found, layer.depth(), "count", config.floatx())
+        return encode(number, layer.depth(), mode, "int64")
+    counts = encode(number, layer.depth(), "count", config.floatx())
     return ops.multiply(counts, ops.cast(layer.idf_weights, counts.dtype))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.export.onnx.registry import Call, translates, untranslated
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.graph.symbolic import OpenSize
 from kerasish.ops import communication, dtypes, random
 from kerasish.ops.basic import creation, movement, printing
@@ -16,17 +16,17 @@ _END = 2**31 - 1
 
 
 @translates(movement.reshape)
-def _reshape(w: Writer, call: Call) -> Item:
+def _reshape(w: OnnxWriter, call: Call) -> Item:
     return w.reshape(call.x, call.attrs["newshape"])
 
 
 @translates(movement.transpose)
-def _transpose(w: Writer, call: Call) -> Item:
+def _transpose(w: OnnxWriter, call: Call) -> Item:
     return w.transpose(call.x, call.attrs["axes"])
 
 
 @translates(movement.broadcast_to)
-def _broadcast_to(w: Writer, call: Call) -> Item:
+def _broadcast_to(w: OnnxWriter, call: Call) -> Item:
     shape = call.attrs["shape"]
     return w.op("Expand", [call.x, w.shape(shape)], shape=shape)
 
@@ -58,7 +58,7 @@ def _is_last(size: Any, start: Any, stop: Any) -> bool:
 
 
 @translates(movement.strided_slice)
-def _strided_slice(w: Writer, call: Call) -> Item:
+def _strided_slice(w: OnnxWriter, call: Call) -> Item:
     axes, starts, stops, steps = _ends(call.x.shape, call.attrs["slices"])
     if not axes:
         return call.x
@@ -69,7 +69,7 @@ def _strided_slice(w: Writer, call: Call) -> Item:
 
 
 @translates(movement.unslice)
-def _unslice(w: Writer, call: Call) -> Item:
+def _unslice(w: OnnxWriter, call: Call) -> Item:
     x, pads = call.x, []
     for axis, (size, (start, stop, step)) in enumerate(
         zip(call.attrs["shape"], call.attrs["slices"])
@@ -84,7 +84,7 @@ def _unslice(w: Writer, call: Call) -> Item:
 
 
 def _spread(
-    w: Writer, x: Item, axis: int, size: Any, start: Any, step: int
+    w: OnnxWriter, x: Item, axis: int, size: Any, start: Any, step: int
 ) -> tuple[Item, int, int]:
     """Return (x with zeros between its places along an axis, the first place, that of the end)."""
     count, gap = x.shape[axis], abs(step)
@@ -105,11 +105,11 @@ def _spread(
 
 
 @translates(movement.constant_pad)
-def _constant_pad(w: Writer, call: Call) -> Item:
+def _constant_pad(w: OnnxWriter, call: Call) -> Item:
     return pad(w, call.x, call.attrs["pad_width"], call.attrs["value"], call.out.shape)
 
 
-def pad(w: Writer, x: Item, pairs: Any, value: Any, shape: Any) -> Item:
+def pad(w: OnnxWriter, x: Item, pairs: Any, value: Any, shape: Any) -> Item:
     """Return x with `value` put (before, after) it along each axis."""
     if not any(n != 0 for pair in pairs for n in pair):
         return x
@@ -121,7 +121,7 @@ def pad(w: Writer, x: Item, pairs: Any, value: Any, shape: Any) -> Item:
 
 
 @translates(movement.concatenate)
-def _concatenate(w: Writer, call: Call) -> Item:
+def _concatenate(w: OnnxWriter, call: Call) -> Item:
     return w.op("Concat", call.inputs, shape=call.out.shape, axis=call.attrs["axis"])
 
 
@@ -129,7 +129,7 @@ def _concatenate(w: Writer, call: Call) -> Item:
 
 
 @translates(creation.fill)
-def _fill(w: Writer, call: Call) -> Item:
+def _fill(w: OnnxWriter, call: Call) -> Item:
     shape, value, dtype = call.attrs["shape"], call.attrs["value"], call.out.dtype
     number = w.as_scalar(value, dtype) if isinstance(value, OpenSize) else w.like(value, dtype)
     if not shape:
@@ -138,7 +138,7 @@ def _fill(w: Writer, call: Call) -> Item:
 
 
 @translates(creation.count_up)
-def _count_up(w: Writer, call: Call) -> Item:
+def _count_up(w: OnnxWriter, call: Call) -> Item:
     dtype = call.out.dtype
     own = dtype if dtype in ("float32", "float64", "int32", "int64") else "float32"
     bounds = [call.attrs[name] for name in ("start", "stop", "step")]

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 
 from kerasish.export.onnx.registry import Call, translates
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops import dtypes
 from kerasish.ops.basic import product
 from kerasish.ops.networks import quantized
 
 
 @translates(product.matmul)
-def _matmul(w: Writer, call: Call) -> Item:
+def _matmul(w: OnnxWriter, call: Call) -> Item:
     a, b = call.inputs
     dtype = call.out.dtype
     if a.dtype == "bool":
@@ -26,7 +26,7 @@ def _matmul(w: Writer, call: Call) -> Item:
 
 
 @translates(quantized.round_mantissa)
-def _round_mantissa(w: Writer, call: Call) -> Item:
+def _round_mantissa(w: OnnxWriter, call: Call) -> Item:
     """Write a rounding by the step of each number: 2**(its exponent - bits).
 
     The exponent is the logarithm without its fraction. Rounded, that may be one off next to a power

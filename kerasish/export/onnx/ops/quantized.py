@@ -11,7 +11,7 @@ import numpy as np
 
 from kerasish.export.onnx import stored
 from kerasish.export.onnx.registry import Call, composed, translates
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.networks import quantized
 from kerasish.ops.shapes import Spec
@@ -23,12 +23,12 @@ Parts = tuple[list[Any], dict[str, Any]]
 
 
 @translates(quantized.integer_matmul)
-def _integer_matmul(w: Writer, call: Call) -> Item:
+def _integer_matmul(w: OnnxWriter, call: Call) -> Item:
     return w.op("MatMulInteger", call.inputs, "int32", call.out.shape)
 
 
 @translates(quantized.packed_product)
-def _packed_product(w: Writer, call: Call) -> Item:
+def _packed_product(w: OnnxWriter, call: Call) -> Item:
     x, packed, scale, zero = call.inputs
     weights = _blocks(w, packed, scale, zero, **call.attrs)
     y = w.op("MatMul", [w.cast(x, "float32"), weights], "float32", call.out.shape)
@@ -54,7 +54,7 @@ def DEQUANTIZE(  # noqa: N802
 
 
 @translates(DEQUANTIZE)
-def _dequantize(w: Writer, call: Call) -> Item:
+def _dequantize(w: OnnxWriter, call: Call) -> Item:
     packed, scale, zero = call.inputs
     return _blocks(w, packed, scale, zero, **call.attrs)
 
@@ -68,7 +68,7 @@ def DEQUANTIZE_ROWS(  # noqa: N802
 
 
 @translates(DEQUANTIZE_ROWS)
-def _dequantize_rows(w: Writer, call: Call) -> Item:
+def _dequantize_rows(w: OnnxWriter, call: Call) -> Item:
     packed, scale, zero, group = call.inputs
     units, bits = call.attrs["units"], call.attrs["bits"]
     scale = w.cast(scale, "float32")
@@ -94,7 +94,7 @@ def DEQUANTIZE_COLUMNS(  # noqa: N802
 
 
 @translates(DEQUANTIZE_COLUMNS)
-def _dequantize_columns(w: Writer, call: Call) -> Item:
+def _dequantize_columns(w: OnnxWriter, call: Call) -> Item:
     packed, scale, zero = call.inputs
     units, block = call.attrs["units"], call.attrs["block"]
     q = _numbers(w, packed, units, 4, _short(packed, zero))
@@ -114,7 +114,7 @@ def UNPACK(packed: Any, units: int, bits: int = 4, signed: bool = True) -> Parts
 
 
 @translates(UNPACK)
-def _unpack(w: Writer, call: Call) -> Item:
+def _unpack(w: OnnxWriter, call: Call) -> Item:
     q = _numbers(w, call.x, call.attrs["units"], 4, _short(call.x))
     return _widened(w, q, call.x.dtype)
 
@@ -123,7 +123,7 @@ def _unpack(w: Writer, call: Call) -> Item:
 
 
 def _blocks(
-    w: Writer, packed: Item, scale: Item, zero: Item, units: int, block: int, bits: int
+    w: OnnxWriter, packed: Item, scale: Item, zero: Item, units: int, block: int, bits: int
 ) -> Item:
     """Return the floats of weights (rows, units), of which `block` rows share scales."""
     rows = packed.shape[0]
@@ -147,7 +147,7 @@ def _short(packed: Item, zero: Item | None = None) -> str:
     return short if fits else packed.dtype
 
 
-def _linear(w: Writer, q: Item, scale: Item, zero: Item, block: int) -> Item:
+def _linear(w: OnnxWriter, q: Item, scale: Item, zero: Item, block: int) -> Item:
     """Return the floats of integers whose rows have scales for blocks of columns."""
     inputs: list[Item | None] = [q, w.cast(scale, "float32")]
     if zero.array.any():
@@ -156,7 +156,7 @@ def _linear(w: Writer, q: Item, scale: Item, zero: Item, block: int) -> Item:
 
 
 def _numbers(
-    w: Writer, packed: Item, units: int, bits: int, short: str, turned: bool = False
+    w: OnnxWriter, packed: Item, units: int, bits: int, short: str, turned: bool = False
 ) -> Item:
     """Return stored integers: those of 4 bits are packed along the last axis.
 
@@ -182,7 +182,7 @@ def _narrow(array: Array, short: str) -> Array:
 
 
 def _by_group(
-    w: Writer, packed: Item, scale: Item, zero: Item, group: Item, units: int, bits: int
+    w: OnnxWriter, packed: Item, scale: Item, zero: Item, group: Item, units: int, bits: int
 ) -> Item:
     """Return the floats of weights (rows, units), as they are computed from bytes."""
     q = packed
@@ -202,12 +202,12 @@ def _by_group(
     return w.op("Mul", [y, spread(w.cast(scale, "float32"))], "float32", shape)
 
 
-def _widened(w: Writer, q: Item, dtype: str = "float32") -> Item:
+def _widened(w: OnnxWriter, q: Item, dtype: str = "float32") -> Item:
     """Return integers in a wider dtype, converted when the file runs: as stored they are small."""
     return w.op("Cast", [q], dtype, to=w.code(dtype))
 
 
-def _halves(w: Writer, packed: Item, units: int) -> Item:
+def _halves(w: OnnxWriter, packed: Item, units: int) -> Item:
     """Return the halves of bytes as int32, with the sign of the bytes' dtype.
 
     By remainders: ONNX shifts no signed numbers.

@@ -9,14 +9,14 @@ import numpy as np
 
 from kerasish.export.onnx.ops.control import scan
 from kerasish.export.onnx.registry import Call, translates, untranslated
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops import dtypes
 from kerasish.ops.basic import arithmetic, movement, product
 from kerasish.ops.networks import recurrent
 from kerasish.ops.shapes import Spec
 
 
-def _blocks(w: Writer, x: Item, order: Sequence[int]) -> Item:
+def _blocks(w: OnnxWriter, x: Item, order: Sequence[int]) -> Item:
     """Return x with the equal parts of its last axis in another order."""
     count, axis = len(order), len(x.shape) - 1
     if list(order) == list(range(count)):
@@ -62,8 +62,8 @@ def _made_by(call: Call, item: Item, op: Any) -> Call | None:
 
 
 def _sequence_op(
-    w: Writer, call: Call, kind: str, weights: Item, order: Sequence[int], own_bias: Item | None,
-    states: Sequence[Item], **attrs: Any,
+    w: OnnxWriter, call: Call, kind: str, weights: Item, order: Sequence[int],
+    own_bias: Item | None, states: Sequence[Item], **attrs: Any,
 ) -> list[Item]:  # fmt: skip
     """Return [states of all steps, last states ...] of an ONNX recurrent operator."""
     gates, units = len(order), weights.shape[0]
@@ -105,7 +105,7 @@ def _only_last(item: Item, dtype: str) -> Item:
 
 
 @translates(recurrent.simple_rnn)
-def _simple_rnn(w: Writer, call: Call) -> Item:
+def _simple_rnn(w: OnnxWriter, call: Call) -> Item:
     _, weights, h, *mask = call.inputs
     if mask:
         return _masked(w, call, [h], mask[0], _simple_step(weights))[0]
@@ -115,7 +115,7 @@ def _simple_rnn(w: Writer, call: Call) -> Item:
 
 
 @translates(recurrent.lstm)
-def _lstm(w: Writer, call: Call) -> list[Item]:
+def _lstm(w: OnnxWriter, call: Call) -> list[Item]:
     x, weights, h, c, *mask = call.inputs
     if mask:
         states, cells = _masked(w, call, [h, c], mask[0], _lstm_step(weights))
@@ -129,7 +129,7 @@ def _lstm(w: Writer, call: Call) -> list[Item]:
 
 
 @translates(recurrent.gru)
-def _gru(w: Writer, call: Call) -> list[Item]:
+def _gru(w: OnnxWriter, call: Call) -> list[Item]:
     x, weights, bias, h, *mask = call.inputs
     if mask:
         (states,) = _masked(w, call, [h], mask[0], _gru_step(weights, bias))
@@ -143,17 +143,19 @@ def _gru(w: Writer, call: Call) -> list[Item]:
 
 # --- with masks ---------------------------------------------------------------------------------
 
-Step = Callable[[Writer, Item, list[Item]], list[Item]]
+Step = Callable[[OnnxWriter, Item, list[Item]], list[Item]]
 
 
-def _masked(w: Writer, call: Call, states: list[Item], mask: Item, step: Step) -> list[Item]:
+def _masked(w: OnnxWriter, call: Call, states: list[Item], mask: Item, step: Step) -> list[Item]:
     """Return each state after all steps; a step that the mask leaves out keeps the state."""
     x = call.x
     dtype = dtypes.name_of(dtypes.adding_dtype(x.dtype))
     states = [w.cast(s, dtype) for s in states]
     counts = w.cast(mask, "bool")
 
-    def body(inner: Writer, given: list[Item], parts: list[Item]) -> tuple[list[Item], list[Item]]:
+    def body(
+        inner: OnnxWriter, given: list[Item], parts: list[Item]
+    ) -> tuple[list[Item], list[Item]]:
         new = step(inner, parts[0], given)
         taken = inner.unsqueeze(parts[1], [1])
         kept = [inner.op("Where", [taken, a, b], dtype, b.shape) for a, b in zip(new, given)]
@@ -165,33 +167,33 @@ def _masked(w: Writer, call: Call, states: list[Item], mask: Item, step: Step) -
     return [w.cast(y, x.dtype) for y in results[len(states) :]]
 
 
-def _cut(w: Writer, x: Item, count: int) -> list[Item]:
+def _cut(w: OnnxWriter, x: Item, count: int) -> list[Item]:
     size = x.shape[-1] // count
     return [w.slice(x, 1, i * size, (i + 1) * size, size) for i in range(count)]
 
 
-def _sum(w: Writer, a: Item, b: Item) -> Item:
+def _sum(w: OnnxWriter, a: Item, b: Item) -> Item:
     return w.op("Add", [a, b])
 
 
-def _times(w: Writer, a: Item, b: Item) -> Item:
+def _times(w: OnnxWriter, a: Item, b: Item) -> Item:
     return w.op("Mul", [a, b])
 
 
-def _after(w: Writer, h: Item, weights: Item) -> Item:
+def _after(w: OnnxWriter, h: Item, weights: Item) -> Item:
     kernel = w.cast(weights, h.dtype)
     return w.op("MatMul", [h, kernel], shape=(h.shape[0], kernel.shape[1]))
 
 
 def _simple_step(weights: Item) -> Step:
-    def step(w: Writer, x: Item, states: list[Item]) -> list[Item]:
+    def step(w: OnnxWriter, x: Item, states: list[Item]) -> list[Item]:
         return [w.op("Tanh", [_sum(w, x, _after(w, states[0], weights))])]
 
     return step
 
 
 def _lstm_step(weights: Item) -> Step:
-    def step(w: Writer, x: Item, states: list[Item]) -> list[Item]:
+    def step(w: OnnxWriter, x: Item, states: list[Item]) -> list[Item]:
         h, c = states
         zi, zf, zc, zo = _cut(w, _sum(w, x, _after(w, h, weights)), 4)
         i, f, o = (w.op("Sigmoid", [z]) for z in (zi, zf, zo))
@@ -202,7 +204,7 @@ def _lstm_step(weights: Item) -> Step:
 
 
 def _gru_step(weights: Item, bias: Item) -> Step:
-    def step(w: Writer, x: Item, states: list[Item]) -> list[Item]:
+    def step(w: OnnxWriter, x: Item, states: list[Item]) -> list[Item]:
         (h,) = states
         xz, xr, xn = _cut(w, x, 3)
         state = _sum(w, _after(w, h, weights), w.cast(bias, h.dtype))

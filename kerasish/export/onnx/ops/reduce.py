@@ -7,7 +7,7 @@ from typing import Any
 from kerasish.export.factorize import EXPANSIONS, LARGEST
 from kerasish.export.onnx.ops.elementwise import unary
 from kerasish.export.onnx.registry import Call, Translation, translate_by, translates, untranslated
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops import dtypes
 from kerasish.ops.algebra import decomposition, solving
 from kerasish.ops.basic import reduce
@@ -23,7 +23,7 @@ def _axes(call: Call) -> list[int]:
     return list(axis) if isinstance(axis, tuple) else [axis]
 
 
-def reduced(w: Writer, kind: str, x: Item, axes: list[int], keepdims: bool) -> Item:
+def reduced(w: OnnxWriter, kind: str, x: Item, axes: list[int], keepdims: bool) -> Item:
     """Return a reduction of x over axes; of a transposed x over the axes before that."""
     if not axes:
         return x
@@ -47,7 +47,7 @@ def reduced(w: Writer, kind: str, x: Item, axes: list[int], keepdims: bool) -> I
 
 
 def _reduction(kind: str) -> Translation:
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         # Halves are added up in float32, as everywhere.
         wide = dtypes.name_of(dtypes.adding_dtype(call.out.dtype))
         x = unary(w, call.x, lambda x: w.cast(x, wide))
@@ -62,7 +62,7 @@ translate_by(_reduction("ReduceProd"), reduce.reduce_prod)
 
 
 def _extreme(kind: str) -> Translation:
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         x = call.x
         if x.dtype == "bool":
             y = reduced(w, kind, w.cast(x, "int32"), _axes(call), call.attrs["keepdims"])
@@ -77,7 +77,7 @@ translate_by(_extreme("ReduceMin"), reduce.reduce_min)
 
 
 def _quantified(kind: str) -> Translation:
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         x = w.cast(w.cast(call.x, "bool"), "int32")
         return w.cast(reduced(w, kind, x, _axes(call), call.attrs["keepdims"]), "bool")
 
@@ -89,7 +89,7 @@ translate_by(_quantified("ReduceMax"), reduce.reduce_any)
 
 
 def _position(kind: str) -> Translation:
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         x, axis, keepdims = call.x, call.attrs["axis"], call.attrs["keepdims"]
         if x.dtype == "bool":
             x = w.cast(x, "int32")
@@ -111,7 +111,7 @@ translate_by(_position("ArgMin"), reduce.argmin)
 
 
 @translates(reduce.argsort)
-def _argsort(w: Writer, call: Call) -> Item:
+def _argsort(w: OnnxWriter, call: Call) -> Item:
     x, axis = call.x, call.attrs["axis"]
     if axis is None:
         x, axis = w.op("Reshape", [x, w.numbers([-1])], shape=call.out.shape), 0
@@ -125,7 +125,7 @@ def _argsort(w: Writer, call: Call) -> Item:
 
 
 @translates(reduce.running_sum)
-def _running_sum(w: Writer, call: Call) -> Item:
+def _running_sum(w: OnnxWriter, call: Call) -> Item:
     x = w.cast(call.x, call.out.dtype)
     wide = "float32" if x.dtype in _LOW else x.dtype
     axis = w.like(call.attrs["axis"], "int64")
@@ -133,7 +133,7 @@ def _running_sum(w: Writer, call: Call) -> Item:
 
 
 @translates(signal.fourier)
-def _fourier(w: Writer, call: Call) -> list[Item]:
+def _fourier(w: OnnxWriter, call: Call) -> list[Item]:
     a, b = call.inputs
     inverse = call.attrs["inverse"]
     dtype = a.dtype if a.dtype in ("float32", "float64") else "float32"
@@ -154,7 +154,7 @@ def _fourier(w: Writer, call: Call) -> list[Item]:
     return [w.cast(w.squeeze(part, [last]), a.dtype) for part in y]
 
 
-def _transformed(w: Writer, z: Item, axis: int, inverse: bool) -> Item:
+def _transformed(w: OnnxWriter, z: Item, axis: int, inverse: bool) -> Item:
     lead = w.unsqueeze(z, [0])
     options: dict[str, Any] = {"inverse": int(inverse), "onesided": 0}
     if w.opset >= 20:
@@ -165,7 +165,7 @@ def _transformed(w: Writer, z: Item, axis: int, inverse: bool) -> Item:
 
 
 @translates(solving.det)
-def _det(w: Writer, call: Call) -> Item:
+def _det(w: OnnxWriter, call: Call) -> Item:
     return w.op("Det", [call.x], shape=call.out.shape)
 
 

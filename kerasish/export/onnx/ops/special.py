@@ -9,7 +9,7 @@ import numpy as np
 
 from kerasish.export.onnx.ops.elementwise import composed, unary
 from kerasish.export.onnx.registry import Call, Translation, translate_by, translates
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.algebra import special
 from kerasish.ops.basic import bessel, error_function
 
@@ -19,7 +19,7 @@ def _wide(dtype: str) -> str:
     return "float64" if dtype == "float64" else "float32"
 
 
-def horner(w: Writer, coefficients: Sequence[float], x: Item) -> Item:
+def horner(w: OnnxWriter, coefficients: Sequence[float], x: Item) -> Item:
     """Return the sum of coefficients[k] * x**k."""
     result = w.like(coefficients[-1], x.dtype)
     for c in coefficients[-2::-1]:
@@ -28,16 +28,16 @@ def horner(w: Writer, coefficients: Sequence[float], x: Item) -> Item:
     return result
 
 
-def _one(w: Writer, kind: str, x: Item, number: float) -> Item:
+def _one(w: OnnxWriter, kind: str, x: Item, number: float) -> Item:
     """Return an operator of x and one number."""
     return w.op(kind, [x, w.like(number, x.dtype)])
 
 
-def _test(w: Writer, kind: str, x: Item, number: float) -> Item:
+def _test(w: OnnxWriter, kind: str, x: Item, number: float) -> Item:
     return w.op(kind, [x, w.like(number, x.dtype)], "bool")
 
 
-def _chosen(w: Writer, condition: Item, a: Item, b: Item) -> Item:
+def _chosen(w: OnnxWriter, condition: Item, a: Item, b: Item) -> Item:
     return w.op("Where", [condition, a, b], a.dtype, condition.shape)
 
 
@@ -54,13 +54,13 @@ _SERIES = {
 def _bessel(order: int) -> Translation:
     """Return the translation of a modified Bessel function of the first kind."""
 
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         return unary(w, call.x, lambda x: _series(w, x, order))
 
     return translate
 
 
-def _series(w: Writer, given: Item, order: int) -> Item:
+def _series(w: OnnxWriter, given: Item, order: int) -> Item:
     x = w.cast(given, _wide(given.dtype))
     split, near_terms, far_terms, largest = _SERIES[x.dtype]
     size = w.op("Abs", [x])
@@ -90,7 +90,7 @@ translate_by(_bessel(1), bessel.i1)
 
 @translates(error_function.erfinv)
 @composed
-def _erfinv(w: Writer, given: Item) -> Item:
+def _erfinv(w: OnnxWriter, given: Item) -> Item:
     x = w.cast(given, _wide(given.dtype))
     size = w.op("Abs", [x])
 
@@ -117,7 +117,7 @@ def _erfinv(w: Writer, given: Item) -> Item:
 
 
 @translates(special.nextafter)
-def _nextafter(w: Writer, call: Call) -> Item:
+def _nextafter(w: OnnxWriter, call: Call) -> Item:
     """Add or subtract what rounds to the next number.
 
     Source: Rump, Zimmermann, Boldo & Melquiond, BIT 49 (2009), algorithm 2.

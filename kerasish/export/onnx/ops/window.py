@@ -6,7 +6,7 @@ from typing import Any
 
 from kerasish.export.onnx.ops.movement import pad
 from kerasish.export.onnx.registry import Call, Translation, translate_by, translates, untranslated
-from kerasish.export.onnx.writer import Item, Writer
+from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops import dtypes
 from kerasish.ops.basic import convolution, pool
 
@@ -18,13 +18,13 @@ _EXACT = {
 _TRAINING = "it is a gradient, which only training computes"
 
 
-def channels_second(w: Writer, x: Item) -> Item:
+def channels_second(w: OnnxWriter, x: Item) -> Item:
     """Return (n, *spatial, c) as (n, c, *spatial)."""
     rank = len(x.shape)
     return w.transpose(x, (0, rank - 1, *range(1, rank - 1)))
 
 
-def channels_last(w: Writer, y: Item, shape: Any) -> Item:
+def channels_last(w: OnnxWriter, y: Item, shape: Any) -> Item:
     """Return (n, c, *spatial) as (n, *spatial, c), of this shape."""
     rank = len(shape)
     y.shape = (shape[0], shape[-1], *shape[1:-1])
@@ -38,7 +38,7 @@ def _pads(padding: Any) -> list[int]:
 
 
 def convolved(
-    w: Writer, x: Item, kernel: Item, bias: Item | None, attrs: dict[str, Any], shape: Any
+    w: OnnxWriter, x: Item, kernel: Item, bias: Item | None, attrs: dict[str, Any], shape: Any
 ) -> Item:
     """Return the convolution of data with its channels last, as a node `Conv`."""
     rank = len(x.shape)
@@ -57,13 +57,13 @@ def convolved(
 
 
 @translates(convolution.convolution)
-def _convolution(w: Writer, call: Call) -> Item:
+def _convolution(w: OnnxWriter, call: Call) -> Item:
     x, kernel = call.inputs
     return convolved(w, x, kernel, None, call.attrs, call.out.shape)
 
 
 @translates(convolution.convolution_data_gradient)
-def _convolution_transpose(w: Writer, call: Call) -> Item:
+def _convolution_transpose(w: OnnxWriter, call: Call) -> Item:
     g, kernel = call.inputs
     attrs, rank = call.attrs, len(g.shape)
     weight = w.transpose(kernel, (rank - 1, rank - 2, *range(rank - 2)))
@@ -122,7 +122,7 @@ untranslated(
 
 
 def _pooling(kind: str, **options: Any) -> Translation:
-    def translate(w: Writer, call: Call) -> Item:
+    def translate(w: OnnxWriter, call: Call) -> Item:
         attrs, x = call.attrs, call.x
         own = x.dtype if dtypes.is_float(x.dtype) else _EXACT.get(x.dtype)
         if own is None:
