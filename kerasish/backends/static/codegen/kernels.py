@@ -29,6 +29,7 @@ from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import (
     attention,
     direct,
+    kernel_gradient,
     matmul,
     packed,
     plain,
@@ -50,6 +51,7 @@ _GENERATORS: dict[type, Callable[[Any, str, Target], tuple[str, set[str]]]] = {
     Kernel: loops.generate,
     attention.Heads: attention.generate,
     direct.Direct: direct.generate,
+    kernel_gradient.KernelGradient: kernel_gradient.generate,
     matmul.Matmul: matmul.generate,
     packed.PackedProduct: packed.generate,
     **dict.fromkeys(get_args(plain.Plain), plain.generate),
@@ -74,6 +76,7 @@ Generated = (
     Kernel
     | matmul.Matmul
     | direct.Direct
+    | kernel_gradient.KernelGradient
     | packed.PackedProduct
     | pooling.Pooling
     | time_steps.TimeSteps
