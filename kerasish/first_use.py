@@ -12,6 +12,8 @@ import sys
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+from kerasish.overriding import no_collections
+
 
 def find(place: str) -> Any:
     """Return what "module:name" names, or the module where there is no name.
@@ -21,7 +23,8 @@ def find(place: str) -> Any:
         2
     """
     module, _, name = place.partition(":")
-    result = importlib.import_module(module)
+    with no_collections():
+        result = importlib.import_module(module)
     return getattr(result, name) if name else result
 
 

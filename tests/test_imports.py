@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import importlib
 import json
 import os
@@ -344,3 +345,20 @@ def test_no_file_is_longer_than_500_lines():
     lengths = {path: len(path.read_text("utf-8").splitlines()) for path in SOURCES}
     long = [f"{path.relative_to(PACKAGE)}: {n}" for path, n in lengths.items() if n > 500]
     assert not long, f"A file is one idea; split these: {long}"
+
+
+def test_an_import_on_first_use_pauses_the_collector(tmp_path, monkeypatch):
+    (tmp_path / "collector_state.py").write_text("import gc\nruns = gc.isenabled()\n")
+    (tmp_path / "collector_error.py").write_text("raise ImportError('broken')\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert gc.isenabled()
+    assert find("collector_state:runs") is False and gc.isenabled()
+    with pytest.raises(ImportError, match="broken"):
+        find("collector_error")
+    assert gc.isenabled()
+    gc.disable()
+    try:
+        find("collector_state")
+        assert not gc.isenabled()
+    finally:
+        gc.enable()

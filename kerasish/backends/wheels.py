@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import glob
 import os
 import sys
 from collections.abc import Iterator
@@ -50,5 +49,10 @@ def files_of(package: str, name: str) -> list[str]:
 def _infos(package: str) -> Iterator[tuple[str, str]]:
     """Yield (folder of modules, folder of the package's metadata), in the order of imports."""
     for folder in sys.path:
-        pattern = os.path.join(glob.escape(folder), f"{package}-*.dist-info")
-        yield from ((folder, info) for info in glob.glob(pattern))
+        try:
+            names = os.listdir(folder or os.curdir)
+        except OSError:  # no folder: an archive, or one that is not there
+            continue
+        for name in names:
+            if name.startswith(f"{package}-") and name.endswith(".dist-info"):
+                yield folder, os.path.join(folder, name)

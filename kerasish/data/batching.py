@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -110,7 +109,7 @@ class _BatchCursor(Through):
         whole = self._sizes is None and self._collate is None
         if ahead is None or ahead.size or not whole:
             return None
-        return replace(ahead, size=self._size)
+        return ahead._replace(size=self._size)
 
     def skip(self, count: int) -> int:
         if self._sizes is not None:

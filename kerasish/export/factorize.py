@@ -125,7 +125,7 @@ def _eliminated(both: Any) -> Any:
     """Return the solutions x of a x = b, by Gauss and Jordan's elimination.
 
     Args:
-        both: matrices a with the columns of b behind them.
+        both: matrices a, followed by the columns of b.
     """
     size = both.shape[-2]
     rows = _numbers(size)

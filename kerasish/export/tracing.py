@@ -35,7 +35,7 @@ class ExpandingTracer(Tracer):
 class UnrollingTracer(ExpandingTracer):
     """Records no control flow where that can be said without: known branches and counts.
 
-    A branch that is not known is computed beside the others, and selected.
+    If the branch is not known, all branches are computed and one is selected.
     """
 
     MOST = 512  # repetitions; a longer loop is recorded as one node

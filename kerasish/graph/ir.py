@@ -20,21 +20,17 @@ _numbers = itertools.count()
 class Value:
     """A value of a graph: shape and dtype, all sizes known; compared by identity."""
 
-    __slots__ = ("dtype", "number", "shape", "__weakref__")
+    __slots__ = ("dtype", "number", "shape", "size", "__weakref__")
 
     def __init__(self, shape: tuple[int, ...], dtype: str) -> None:
         self.shape, self.dtype = shape, dtype
+        self.size = math.prod(shape)
         self.number = next(_numbers)
 
     @property
     def spec(self) -> Spec:
         """Shape and dtype."""
         return Spec(self.shape, self.dtype)
-
-    @property
-    def size(self) -> int:
-        """The number of elements."""
-        return math.prod(self.shape)
 
     def __repr__(self) -> str:
         return f"%{self.number}:{_short(self.dtype)}[{','.join(map(str, self.shape))}]"

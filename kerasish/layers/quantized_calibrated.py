@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import dtype_policies, ops, quantizers
 from kerasish.engine.layer.layer import Layer
-from kerasish.ops.networks.quantized import unpack
+from kerasish.ops.networks.quantized import dequantize_rows
 from kerasish.typing import Structure
 
 if TYPE_CHECKING:
@@ -54,13 +54,10 @@ class CalibratedLayer(Layer):
         """Return the floats of GPTQ's or AWQ's weights, as a matrix (inputs, units)."""
         _, columns = self.matrix_sizes(self._adapted_shape)
         bits = 4 if self._weight_bits == 4 else 8
-        q = unpack(ops.transpose(self.quantized_kernel), columns, bits, signed=False)
-        group = ops.cast(self.g_idx, "int32")
-        scale, zero = (
-            ops.take(ops.transpose(ops.cast(v, "float32")), group, axis=0)
-            for v in (self.kernel_scale, self.kernel_zero)
+        packed, scale, zero = (
+            ops.transpose(v) for v in (self.quantized_kernel, self.kernel_scale, self.kernel_zero)
         )
-        w = ops.multiply(ops.subtract(ops.cast(q, "float32"), zero), scale)
+        w = dequantize_rows(packed, scale, zero, ops.cast(self.g_idx, "int32"), columns, bits)
         if self.weight_format == "awq":
             w = ops.divide(w, ops.expand_dims(self.awq_scales, -1))
         return w

@@ -8,7 +8,7 @@ import numpy as np
 
 from kerasish import ops, quantizers
 from kerasish.layers.quantized import INT4_RANGE, QuantizedLayer, _default_axis
-from kerasish.ops.networks.quantized import unpack
+from kerasish.ops.networks.quantized import dequantize_columns, unpack
 from kerasish.quantizers.configs import QuantizationConfig
 from kerasish.tensor import to_numpy
 from kerasish.typing import Array, Structure
@@ -96,17 +96,12 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
         """
         if self.weight_format == "int8":
             return ops.divide(ops.cast(rows, scale.dtype), ops.expand_dims(scale, -1))
-        q = ops.cast(unpack(rows, self.output_dim, 4), scale.dtype)
         config = self.quantization_config
         if not config.blocks:
+            q = ops.cast(unpack(rows, self.output_dim, 4), scale.dtype)
             return ops.divide(q, ops.expand_dims(scale, -1))
-        zero = ops.cast(pick(self.embeddings_zero), scale.dtype)
-        if scale.shape[-1] != 1:
-            scale, zero = (
-                ops.repeat(part, config.block_size, -1)[..., : self.output_dim]
-                for part in (scale, zero)
-            )
-        return ops.multiply(ops.subtract(q, zero), scale)
+        zero = pick(self.embeddings_zero)
+        return dequantize_columns(rows, scale, zero, self.output_dim, config.block_size)
 
     def merged(self) -> Array:
         """Return the table: floats, or integers where it is quantized and LoRA is off."""

@@ -6,15 +6,14 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasish.typing import Array
 
 
-@dataclass(frozen=True)
-class NativeCalls:
+class NativeCalls(NamedTuple):
     """What compiled code needs to exchange numbers without Python.
 
     Attributes:

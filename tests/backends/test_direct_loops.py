@@ -193,7 +193,7 @@ def row(k: int, zeros: float) -> Any:
 
 
 @pytest.mark.parametrize("level", LEVELS)
-@pytest.mark.parametrize("sizes", [(256, 128), (300, 10), (784, 300), (515, 140)])
+@pytest.mark.parametrize("sizes", [(256, 128), (300, 10), (784, 300), (4740, 140)])
 @pytest.mark.parametrize("zeros", [0.0, 0.1, 0.5, 0.97, 1.0])
 def test_factors_of_zero_change_no_bit(level: str, sizes: tuple[int, int], zeros: float) -> None:
     x, weights = row(sizes[0], zeros), numbers(*sizes, seed=1)
@@ -210,10 +210,22 @@ def test_factors_of_zero_by_weights_that_are_not_finite(bad: float) -> None:
     np.testing.assert_array_equal(found, row_product(x, weights, LEVELS[0], False))
 
 
-def test_a_factor_that_is_not_a_number_counts() -> None:
-    x, weights = row(512, 0.9), numbers(512, 128, seed=1)
-    x[300] = np.nan
-    assert np.isnan(row_product(x, weights, LEVELS[0], True)).all()
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("place", [0, 63, 64, 300, 511, 512, 529])  # 512 and on: after all blocks
+def test_a_factor_that_is_not_finite_counts(bad: float, place: int) -> None:
+    x, weights = row(530, 0.9), numbers(530, 128, seed=1)
+    x[place] = bad
+    found = row_product(x, weights, LEVELS[0], True)
+    assert not np.isfinite(found).any()
+    np.testing.assert_array_equal(found, row_product(x, weights, LEVELS[0], False))
+
+
+@pytest.mark.parametrize("count", [0, 1, 2, 11, 12, 13])
+def test_few_factors_that_are_not_zero(count: int) -> None:
+    x, weights = np.full(600, -0.0, np.float32), numbers(600, 256, seed=1)
+    x[np.random.default_rng(count).permutation(600)[:count]] = 1.5
+    found = row_product(x, weights, LEVELS[0], True)
+    assert found.tobytes() == row_product(x, weights, LEVELS[0], False).tobytes()
 
 
 @pytest.mark.skipif(LEVELS[0] != "avx512", reason="a tile has fewer vectors on this processor")

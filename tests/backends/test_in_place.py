@@ -208,3 +208,16 @@ def test_updates_of_variables_are_not_moved():
     for a, b in zip(got, weights(), strict=True):
         np.testing.assert_array_equal(a, b)
     gc.collect()
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_what_is_noted_stays_true(name, monkeypatch):
+    """Places, readers and writers are noted once, then kept up to date."""
+    walks = []
+    run = in_place._Walk.run
+    monkeypatch.setattr(in_place._Walk, "run", lambda walk: walks.append(walk) or run(walk))
+    kerasish.backends.get("static").compile(PROGRAMS[name][0])(X, W)
+    (walk,) = walks
+    kept = walk.place, walk.users, walk.makers
+    walk._note_places()
+    assert kept == (walk.place, walk.users, walk.makers)

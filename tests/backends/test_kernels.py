@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from kerasish.backends.onednn import native
-from kerasish.backends.static.codegen import kernels
+from kerasish.backends.static.codegen import kernels, packed, thin
 from kerasish.backends.static.codegen.description import KernelBuilder
 from kerasish.backends.static.machine import emission, machine_code
 
@@ -238,3 +238,46 @@ def test_every_level_can_be_compiled_here(level):
     cpu = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2"}[level]
     (code,) = kernels.build({"k": some_kernel()}, machine_code.Target(level, cpu))
     assert code.kind == ("image" if sys.platform.startswith("linux") else "object")
+
+
+def test_equal_fields_of_two_kinds_are_two_kernels(folder):
+    """Descriptions are tuples: without their type, these would be one."""
+    several, one = packed.PackedProduct(1, 8, True), thin.ThinProduct(1, 8, True)
+    assert several == one
+    assert len({*kernels.compile_many([several, one, several])}) == 2
+    kernels.forget()
+    assert kernels.compile_one(one) != kernels.compile_one(several)
+
+
+def test_generators_come_when_no_cache_holds_the_code(folder):
+    code = (
+        "import sys\n"
+        "from kerasish.backends.static.codegen import kernels\n"
+        "from kerasish.backends.static.codegen.description import KernelBuilder\n"
+        "k = KernelBuilder()\n"
+        "k.output(k.input('float32') * 3.0)\n"
+        "kernels.compile_one(k.build())\n"
+        "print('kerasish.backends.static.codegen.generate' in sys.modules)\n"
+    )
+    outputs = [
+        subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+        for _ in range(2)
+    ]
+    assert [output.stdout for output in outputs] == ["True\n", "False\n"], outputs
+
+
+def test_what_describes_no_kernel_is_refused():
+    with pytest.raises(TypeError, match="no code can be generated for a str: 'x'"):
+        kernels.texts({"k1": "x"}, machine_code.host_target())
+
+
+def test_a_pack_is_read_once_for_all_of_its_kernels(folder, monkeypatch):
+    both = [some_kernel(3.0), some_kernel(4.0)]
+    kernels.compile_many(both)
+    kernels.forget()
+    asked, pack_of = [], kernels._pack_of
+    monkeypatch.setattr(kernels, "_pack_of", lambda *given: asked.append(given) or pack_of(*given))
+    assert count(lambda: kernels.compile_many(both)) == (0, 2) and len(asked) == 1
+    kernels.forget()
+    assert count(lambda: kernels.compile_one(both[0])) == (0, 1) and len(asked) == 2
+    assert count(lambda: kernels.compile_one(both[1])) == (0, 1) and len(asked) == 2

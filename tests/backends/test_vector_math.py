@@ -117,6 +117,10 @@ def test_erfinv(apply_op):
     for dtype, tolerance in (("float32", 3e-7), ("float64", 1e-14)):
         got = apply_op("erfinv", [x.astype(dtype)], out=dtype)
         np.testing.assert_allclose(got, special.erfinv(x.astype(dtype)), rtol=tolerance)
+    edge = 1 - 2.0 ** -np.linspace(14, 53, 200)
+    edge = np.concatenate([edge, -edge])
+    got = apply_op("erfinv", [edge], out="float64")
+    np.testing.assert_allclose(got, special.erfinv(edge), rtol=1e-10)
 
 
 def test_huge_angles_are_reduced_exactly(apply_op):

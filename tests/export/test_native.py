@@ -369,7 +369,10 @@ def test_valgrind_finds_nothing(tmp_path: Path) -> None:
     ordered = ops.sort(ops.cumsum(inner.outputs[0], axis=-1))
     places = ops.searchsorted(np.float32([-1, 0, 1]), ordered)
     picked = ops.take_along_axis(ordered, places, axis=-1)
-    model = kerasish.Model(inner.inputs, picked + layers.RNN(layers.GRUCell(4))(picked[..., None]))
+    joined = layers.LSTM(64)(layers.Reshape((16, 9))(inner.inputs[0]))  # for one example
+    skipping = layers.Dense(4)(layers.Dense(300, "relu")(joined))
+    rnn = layers.RNN(layers.GRUCell(4))(picked[..., None])
+    model = kerasish.Model(inner.inputs, picked + rnn + skipping)
     # valgrind knows only AVX2: the library must not take the latest code.
     model.export(tmp_path / "m", format="native", verbose=False, target=LEVELS)
     program = """

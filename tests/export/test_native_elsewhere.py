@@ -64,19 +64,17 @@ public class Predict {
 """
 
 
-def java_command() -> tuple[list[str], str]:
-    """Return the command that runs a program, and the program; skip where there is none."""
-    if shutil.which("java") is None or shutil.which("javac") is None:
-        pytest.skip("there is no Java compiler (a JDK)")
-    done = subprocess.run(["java", "-version"], capture_output=True, text=True, check=True)
-    found = re.search(r'version "(\d+)', done.stderr)
-    version = int(found.group(1)) if found else 0
-    command = ["java", "--enable-native-access=ALL-UNNAMED"]
-    if version >= 22:
-        return command, JAVA
-    if version != 17:
-        pytest.skip(f"Java {version} has another interface to C than 17 and 22 or later")
-    return [*command, "--add-modules", "jdk.incubator.foreign"], JAVA_17
+def java_of(least: int, most: int) -> str:
+    """Return the path of a `java` with a compiler, of a version in a range; skip without one."""
+    homes = [*Path("/usr/lib/jvm").glob("*/bin"), *Path("/Library/Java").rglob("Home/bin")]
+    for name in [shutil.which("java"), *(str(home / "java") for home in sorted(homes))]:
+        if name is None or shutil.which("javac", path=str(Path(name).resolve().parent)) is None:
+            continue
+        done = subprocess.run([name, "-version"], capture_output=True, text=True, check=False)
+        version = re.search(r'version "(\d+)', done.stderr)
+        if version and least <= int(version.group(1)) <= most:
+            return name
+    pytest.skip(f"there is no Java compiler (a JDK) of version {least} to {most}")
 
 
 def mlp() -> Any:
@@ -84,8 +82,12 @@ def mlp() -> Any:
     return kerasish.Model(x, layers.Dense(3, activation="softmax")(layers.Dense(24, "relu")(x)))
 
 
-def test_from_java(tmp_path: Path) -> None:
-    command, program = java_command()
+@pytest.mark.parametrize("versions", [(22, 99), (17, 17)])
+def test_from_java(tmp_path: Path, versions: tuple[int, int]) -> None:
+    command = [java_of(*versions), "--enable-native-access=ALL-UNNAMED"]
+    program = JAVA
+    if versions == (17, 17):
+        command, program = [*command, "--add-modules", "jdk.incubator.foreign"], JAVA_17
     model = mlp()
     model.export(tmp_path / "m", format="native", verbose=False)
     library = next((p for p in tmp_path.glob("m.*") if p.suffix in (".so", ".dylib")), None)

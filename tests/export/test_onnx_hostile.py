@@ -51,7 +51,10 @@ def models(folder: Path) -> list[bytes]:
     for i, model in enumerate((image, text)):
         model.export(folder / f"{i}.onnx", verbose=False, verify=False)
         result.append((folder / f"{i}.onnx").read_bytes())
-    return [*result, looping(), quantized()]
+    x = kerasish.Input((4,), dtype="int64")
+    lookup = layers.IntegerLookup(vocabulary=[3, 9, -2], num_oov_indices=2, output_mode="count")
+    kerasish.Model(x, lookup(x)).export(folder / "2.onnx", verbose=False, verify=False)
+    return [*result, looping(), quantized(), (folder / "2.onnx").read_bytes()]
 
 
 def looping() -> bytes:

@@ -32,6 +32,14 @@ def test_inverse_error_function_at_the_ends():
     np.testing.assert_array_equal(result, [-np.inf, 0.0, np.inf, np.nan])
 
 
+def test_inverse_error_function_next_to_1():
+    left = 2.0 ** -np.linspace(14, 53, 200)
+    results = [ops.erfinv(sign * (1 - left)).numpy() for sign in (1, -1)]
+    np.testing.assert_array_equal(results[0], -results[1])
+    expected = 1 - (1 - left)  # what is left after rounding
+    np.testing.assert_allclose([math.erfc(y) for y in results[0]], expected, rtol=1e-8)
+
+
 @given(floats)
 def test_sigmoid_and_softplus(x):
     stable = 1 / (1 + math.exp(-x)) if x > 0 else math.exp(x) / (1 + math.exp(x))

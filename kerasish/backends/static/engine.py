@@ -32,6 +32,7 @@ from kerasish.backends.static.runtime.lanes import Lanes
 from kerasish.backends.static.runtime.messages import report_slow, say, show_pass, warn_once
 from kerasish.backends.static.runtime.paths import OtherPath, Paths
 from kerasish.backends.static.runtime.peaks import measured_peaks
+from kerasish.backends.static.runtime.prefault import MOST, prefault
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.backends.static.runtime.ready import ready_call
 from kerasish.backends.static.runtime.row_runs import RowSteps, row_gather
@@ -42,7 +43,7 @@ from kerasish.backends.static.runtime.signatures import (
     without_constants,
 )
 from kerasish.backends.static.runtime.syncing import sync_to_buffers
-from kerasish.backends.static.runtime.watching import no_collections, watching_random
+from kerasish.backends.static.runtime.watching import watching_random
 from kerasish.devices import Device
 from kerasish.errors import NumberAskedError, TraceError
 from kerasish.graph.answers import Answers
@@ -53,6 +54,7 @@ from kerasish.graph.passes.widen import widen_halves
 from kerasish.graph.structure import structure_of
 from kerasish.graph.trace import TensorRef, Traced, trace_answering
 from kerasish.ops.op import Op
+from kerasish.overriding import no_collections
 from kerasish.ranks import current_group
 from kerasish.tensor import Tensor, Variable, current_scope, wrap
 from kerasish.typing import Array, Structure
@@ -283,8 +285,11 @@ class CompiledCall:
         self.calls = (self,)
         self.threads = native.get_threads()
         self.variables = traced.variables
-        for v in (*traced.variables, *traced.updated):
+        used = dict.fromkeys((*traced.variables, *traced.updated))
+        new = [v for v in used if v.buffer is None]
+        for v in used:
             v.use_buffer(VariableBuffer)
+        prefault([v.buffer.array for v in new if v.buffer.array.nbytes <= MOST])
         with config.using_threads(1 if blocks else None):
             plan = self._compiled_plan(eager, level, name)
         self.graph = graph = plan.graph

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -30,8 +29,7 @@ class Rows(Protocol):
         """Return the rows at `indices`, in that order."""
 
 
-@dataclass(frozen=True)
-class RowsAhead:
+class RowsAhead(NamedTuple):
     """What a source gives next, where that is rows of arrays in memory.
 
     Attributes:
@@ -46,7 +44,7 @@ class RowsAhead:
 
     def first(self, elements: int) -> RowsAhead:
         """Return what the first elements are."""
-        return replace(self, order=self.order[: elements * (self.size or 1)])
+        return self._replace(order=self.order[: elements * (self.size or 1)])
 
 
 class ArrayRows:

@@ -63,7 +63,12 @@ class HostLayer(Layer):
         unknown = [t for t in leaves if isinstance(t, Tensor) and is_traced(t)]
         if unknown and isinstance(unknown[0].value, Abstract):
             return self._call_on_shapes(args)
-        if unknown or isinstance(current_engine(), Tracer) and any(map(_is_text, args)):
+        engine = current_engine()
+        if unknown and engine is not None and engine.fuses_calls:
+            result = engine.fused_call(self, args, kwargs)  # an export may have ops for it
+            if result is not None:
+                return result
+        if unknown or isinstance(engine, Tracer) and any(map(_is_text, args)):
             raise TraceError(
                 f"{self.display_name()} runs on the host, not in a compiled step. Put it first in "
                 "a "

@@ -17,12 +17,13 @@ _NOT_PARTS = {
 
 
 _PLAIN = frozenset((int, float, bool, str, type(None), FunctionType))  # what holds no parts
+_STRUCTURES = (list, tuple, set, dict)
 
 
 def _find_parts(value: Any, parts: dict[int, Any], around: tuple[int, ...] = ()) -> None:
     if isinstance(value, (PartsMixin, Variable, Metric, SeedGenerator)):
         parts.setdefault(id(value), value)
-    elif isinstance(value, (list, tuple, set, dict)) and id(value) not in around:
+    elif isinstance(value, _STRUCTURES) and id(value) not in around:
         around = (*around, id(value))  # a list may hold itself
         for part in value.values() if isinstance(value, dict) else value:
             if type(part) not in _PLAIN:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasish import config
 
 
-@dataclass(frozen=True)
-class DataArguments:
+class DataArguments(NamedTuple):
     """What a loop runs over; see `Model.fit` for each argument."""
 
     x: Any = None
@@ -23,8 +21,7 @@ class DataArguments:
     steps: int | None = None
 
 
-@dataclass(frozen=True)
-class ValidationArguments:
+class ValidationArguments(NamedTuple):
     """What `fit` validates on, and when; see `Model.fit` for each argument."""
 
     split: float = 0.0
@@ -42,8 +39,7 @@ class ValidationArguments:
         return epoch + 1 in list(self.frequency)
 
 
-@dataclass(frozen=True)
-class FitSettings:
+class FitSettings(NamedTuple):
     """How `fit` trains; see `Model.fit` for each argument."""
 
     epochs: int = 1

@@ -5,8 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, fields
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from kerasish import optimizers, registry
 from kerasish.backends import Backend, CompiledStep
@@ -38,8 +37,7 @@ ReadyCall = Callable[[Array], Array | None]
 MOST_READY = 32  # shapes for which ready calls are kept
 
 
-@dataclass(frozen=True)
-class CompileSettings:
+class CompileSettings(NamedTuple):
     """The arguments of `Model.compile`, as given; see there."""
 
     optimizer: Any = "rmsprop"
@@ -476,4 +474,4 @@ class TrainingProgram(PreparationMixin):
 
 def compile_names() -> tuple[str, ...]:
     """Return the names of the arguments of `compile` that configs hold."""
-    return tuple(f.name for f in fields(CompileSettings))
+    return CompileSettings._fields

@@ -9,7 +9,6 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 from kerasish.backends.static.machine.assembly import Target
@@ -63,7 +62,7 @@ def _of_system(target: Target, system: str) -> Target:
         return target
     if system == "macos" and processor == "aarch64":
         processor = "arm64"
-    return replace(target, triple=f"{processor}-{_SYSTEMS[system]}")
+    return target._replace(triple=f"{processor}-{_SYSTEMS[system]}")
 
 
 def _processors(names: str | Sequence[str]) -> dict[str, Target]:

@@ -11,9 +11,10 @@ import numpy as np
 from kerasish.engine.model.exported import trace_samples
 from kerasish.errors import TraceError
 from kerasish.export.onnx import ops as ops
+from kerasish.export.onnx import stored
 from kerasish.export.onnx.fuse import fused, renamed
 from kerasish.export.onnx.package import need_onnx
-from kerasish.export.onnx.registry import COMPOSED, TRANSLATIONS, UNTRANSLATED, Call
+from kerasish.export.onnx.registry import COMPOSED, HOST_LAYERS, TRANSLATIONS, UNTRANSLATED, Call
 from kerasish.export.onnx.writer import Item, Writer
 from kerasish.export.tracing import ExpandingTracer
 from kerasish.graph.control import ControlOp
@@ -35,7 +36,14 @@ class ExportTracer(ExpandingTracer):
     def fused_call(
         self, function: Callable[..., Any], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Structure:
-        """Return the result of a node that stands for the function; None: write its ops."""
+        """Return the result of a node that stands for the function; None: write its ops.
+
+        Args:
+            function: a composed function, or a layer that runs on the host.
+        """
+        host = HOST_LAYERS.get(type(function))
+        if host is not None:
+            return host(function, *args, **kwargs)
         since, rule = COMPOSED.get(function, (0, None))
         parts = None if rule is None or since > self.opset else rule(*args, **kwargs)
         if parts is None:
@@ -117,10 +125,10 @@ def convert(
 
 def _large(arrays: Mapping[str, Any], most: float) -> dict[str, Any]:
     """Return the arrays that a proto does not hold: none where all of them take `most` bytes."""
-    if sum(a.nbytes for a in arrays.values()) <= most:
+    sizes = {key: stored.size_of(a) for key, a in arrays.items()}
+    if sum(sizes.values()) <= most:
         return {}
-    plain = {k: a for k, a in arrays.items() if a.dtype.kind in "fiub" or a.dtype == "bfloat16"}
-    return {key: a for key, a in plain.items() if a.nbytes >= SMALL}
+    return {key: a for key, a in arrays.items() if sizes[key] >= SMALL}
 
 
 def _open_names(spots: Sequence[Sequence[tuple[int, int]]]) -> dict[OpenSize, str]:
@@ -155,25 +163,15 @@ def _proto(
     read = {n for node in nodes for n in _reads(node)}
     for key in large.keys() - read:
         del large[key]
-    stored = [
-        _without_numbers(onnx, key, a)
-        if key in large
-        else onnx.numpy_helper.from_array(np.ascontiguousarray(a).reshape(a.shape), key)
-        for key, a in w.initializers.items()
-        if key in read
-    ]
+    kept = {key: a for key, a in w.initializers.items() if key in read}
+    tensors = [stored.tensor(onnx, key, a, key not in large) for key, a in kept.items()]
     ins, outs = list(map(info, inputs)), list(map(info, outputs))
-    graph = helper.make_graph(nodes, name, ins, outs, stored)
-    opsets = [helper.make_opsetid("", w.opset)]
+    graph = helper.make_graph(nodes, name, ins, outs, tensors)
+    opsets = [helper.make_opsetid(*pair) for pair in {"": w.opset, **w.domains}.items()]
     proto = helper.make_model(graph, opset_imports=opsets, producer_name="kerasish")
     proto.ir_version = min(proto.ir_version, helper.find_min_ir_version_for(opsets))
     proto.ir_version = max(proto.ir_version, 8)
     return proto
-
-
-def _without_numbers(onnx: Any, key: str, array: Any) -> Any:
-    kind = onnx.helper.np_dtype_to_tensor_dtype(array.dtype)
-    return onnx.TensorProto(name=key, data_type=kind, dims=array.shape)
 
 
 def _reads(node: Any) -> set[str]:

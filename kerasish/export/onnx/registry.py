@@ -21,7 +21,7 @@ class Call(NamedTuple):
         inputs: the values that it reads.
         attrs: its attributes; sizes may be open.
         outputs: the specs of its results.
-        makers: value name -> the call that made it, for patterns of several ops.
+        makers: value name -> the call that computes it, for patterns of several ops.
     """
 
     inputs: list[Item]
@@ -70,6 +70,24 @@ def untranslated(reason: str, *ops: Any) -> None:
         UNTRANSLATED[op] = reason
 
 
+# --- layers that run on the host ----------------------------------------------------------------
+
+HOST_LAYERS: dict[type, Callable[..., Any]] = {}
+
+
+def computes(layer: type) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register a function `(layer, *inputs) -> result` of tensors for a class of host layers.
+
+    It is called in the trace for an export, where the layer itself would want numbers.
+    """
+
+    def register(f: Callable[..., Any]) -> Callable[..., Any]:
+        HOST_LAYERS[layer] = f
+        return f
+
+    return register
+
+
 # --- composed functions that are one ONNX operator ---------------------------------------------
 
 
@@ -100,7 +118,7 @@ def composed(function: Any, shape: Callable[..., Spec], since: int = 0) -> Calla
     for `translates`.
 
     Args:
-        function: the composed function: made by `kerasish.ops.op.function`.
+        function: the composed function, from `kerasish.ops.op.function`.
         shape: the shape rule of the node, `shape(*specs, **attrs)`.
         since: the version of the operator set that has the operator; ops are written one by one
             for older ones.

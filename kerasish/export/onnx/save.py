@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import os
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from kerasish import tree
 from kerasish.callbacks.message import say
 from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.export.onnx import stored
 from kerasish.export.onnx.convert import OLDEST_OPSET, Named, convert
 from kerasish.export.onnx.package import need_onnx
+from kerasish.export.onnx.registry import HOST_LAYERS
 from kerasish.export.onnx.verify import compare
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.formats.weights import file_path
@@ -74,7 +74,7 @@ def export_onnx(
             f"Model.export: opset_version is a number from {OLDEST_OPSET} to {latest} (that of "
             f"the installed package onnx), got {opset_version!r}."
         )
-    f, signature = inference_of(model, input_signature)
+    f, signature = inference_of(model, input_signature, HOST_LAYERS)
     names = input_names_of(model, signature)
     most = 0 if external_data else _MOST_INSIDE
     try:
@@ -82,7 +82,7 @@ def export_onnx(
     except ValueError as error:
         raise type(error)(f"Model.export: {model.name!r}: {error}") from error
     if named.large and external_data is False:
-        size = sum(a.nbytes for a in named.large.values())
+        size = sum(map(stored.size_of, named.large.values()))
         raise ValueError(
             f"Model.export: the weights take {size:,} bytes, and an ONNX file holds at most "
             f"{_MOST_INSIDE:,}; leave external_data at None."
@@ -93,19 +93,28 @@ def export_onnx(
         say(f"Saved {path!r}: ONNX, opset {opset}.")
 
 
-def inference_of(model: Model, input_signature: Any) -> tuple[Callable[..., Any], list[Any]]:
+def inference_of(
+    model: Model, input_signature: Any, host_layers: Collection[type] = ()
+) -> tuple[Callable[..., Any], list[Any]]:
     """Return (function, signature) of a model's inference.
+
+    Args:
+        model: a built model.
+        input_signature: as for `export_onnx`.
+        host_layers: classes of layers that run on the host, and that the format has ops for.
 
     Raises:
         ValueError: nothing says what the inputs are, or a layer runs on the host.
     """
     signature = input_signature
     used = model.layers if model.layer_graph is not None else []
-    on_host = [layer.name for layer in used if layer.runs_on_host]
+    on_host = [
+        layer.name for layer in used if layer.runs_on_host and type(layer) not in host_layers
+    ]
     if on_host:
         raise ValueError(
             f"Model.export: {model.name!r}: layer {on_host[0]!r}: it runs on the host, and an "
-            "exported file holds computations on tensors alone. Prepare the data by it, and export "
+            "exported file holds only computations on tensors. Prepare the data by it, and export "
             "what follows: Model(layer.output, model.output)."
         )
     if signature is None:
@@ -153,7 +162,7 @@ def _write(
         with replacing(path) as new:
             _save(onnx, named.proto, new, verify)
         return
-    # Both are checked under their final names in a folder beside, which external data needs.
+    # Both are checked under their final names in another folder: external data needs the names.
     with tempfile.TemporaryDirectory(dir=folder) as staging:
         _store_outside(named, os.path.join(staging, os.path.basename(data)))
         trial = os.path.join(staging, os.path.basename(path))
@@ -183,11 +192,9 @@ def _store_outside(named: Named, path: str) -> None:
                 continue
             offset = -(-file.tell() // _ALIGNED) * _ALIGNED
             file.seek(offset)
-            little = np.ascontiguousarray(array)
-            if array.dtype.kind != "V" and array.dtype.itemsize > 1:
-                little = little.astype(array.dtype.newbyteorder("<"), copy=False)
-            file.write(little.reshape(-1).view(np.uint8).data)
+            content = stored.content(array)
+            file.write(content.data)
             tensor.data_location = type(tensor).EXTERNAL
-            place = {"location": os.path.basename(path), "offset": offset, "length": array.nbytes}
+            place = {"location": os.path.basename(path), "offset": offset, "length": content.size}
             for key, value in place.items():
                 tensor.external_data.add(key=key, value=str(value))

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.export.onnx import stored
 from kerasish.export.onnx.package import need_onnx
 from kerasish.graph.symbolic import OpenSize
 from kerasish.ops import dtypes
@@ -43,6 +44,9 @@ _WIDER = {
 }  # fmt: skip
 
 
+DOMAINS = {"ai.onnx.ml": 3}  # of operators outside ONNX's own set -> version of theirs
+
+
 def _type_text(dtype: str) -> str:
     """Return ONNX's text of a type, as schemas have it."""
     short = {"float32": "float", "float64": "double"}.get(dtype, dtype)
@@ -76,6 +80,7 @@ class Writer:
             self._names: dict[str, int] = {}
             self._known: dict[Any, Item] = {}
             self.ranks: dict[str, int] = {}
+            self.domains: dict[str, int] = {}  # of operators outside ONNX's own set -> version
             self.translate: Any = None  # (writer, graph, inputs) -> results; for graphs in nodes
         self._sizes: dict[Any, Item] = {}
 
@@ -100,16 +105,22 @@ class Writer:
         array = np.asarray(array)
         key = None
         if array.size <= 64 and name == "constant":
-            key = (array.dtype.str, dtypes.name_of(array.dtype), array.shape, array.tobytes())
+            key = (array.dtype.str, stored.name_of(array), array.shape, array.tobytes())
             if key in self.root._known:
                 return self.root._known[key]
-        result = Item(self.name(name), dtypes.name_of(array.dtype), array.shape, array)
+        result = Item(self.name(name), stored.name_of(array), array.shape, array)
         if key is not None:
             self.root._known[key] = result
         return result
 
-    def _derived(self, x: Item, key: tuple[Any, ...], f: Callable[[Any], Any]) -> Item:
-        """Return a stored array made of x's, once for all who ask."""
+    def derived(self, x: Item, key: tuple[Any, ...], f: Callable[[Any], Any]) -> Item:
+        """Return a stored array computed from x; it is stored once.
+
+        Args:
+            x: a stored array.
+            key: what is computed; the name ends with its first part.
+            f: x's array -> the new one.
+        """
         known = self.root._known
         place = (x.name, *key)
         if place not in known:
@@ -140,6 +151,7 @@ class Writer:
         inputs: Sequence[Item | None],
         dtype: str | None = None,
         shape: Sequence[Any] | None = None,
+        domain: str = "",
         **attrs: Any,
     ) -> Item:
         """Add a node of one result; return the result.
@@ -148,6 +160,7 @@ class Writer:
             kind: the ONNX operator.
             inputs: its inputs; None for an optional one that is left out.
             dtype, shape: of the result; None: of the first input.
+            domain: of the operator.
             attrs: its attributes; those that are None are left out.
         """
         first = inputs[0] if inputs else None
@@ -155,18 +168,23 @@ class Writer:
             dtype or (first.dtype if first else "float32"),
             shape if shape is not None else (first.shape if first else ()),
         )
-        return self.ops(kind, inputs, [spec], **attrs)[0]
+        return self.ops(kind, inputs, [spec], domain, **attrs)[0]
 
     def ops(
         self,
         kind: str,
         inputs: Sequence[Item | None],
         results: Sequence[tuple[str, Sequence[Any]] | None],
+        domain: str = "",
         **attrs: Any,
     ) -> list[Item]:
         """Add a node of several results, (dtype, shape) each; None: a result left out."""
         base = self.path or kind.lower()
-        inputs, results, narrow = self._within_types(kind, list(inputs), list(results))
+        narrow: list[str | None] = [None] * len(results)
+        if domain:
+            self.root.domains[domain] = DOMAINS[domain]
+        else:
+            inputs, results, narrow = self._within_types(kind, list(inputs), list(results))
         items = [
             None if spec is None else Item(self.name(f"{base}/{kind}"), spec[0], spec[1])
             for spec in results
@@ -180,6 +198,7 @@ class Writer:
             names,
             ["" if item is None else item.name for item in items],
             name=next(item.name for item in items if item is not None),
+            domain=domain,
             **given,
         )
         self.nodes.append(node)
@@ -249,7 +268,7 @@ class Writer:
             return x
         if x.array is not None:
             kind = dtypes.array_dtype(dtype)
-            return self._derived(x, (dtype,), lambda a: a.astype(kind))
+            return self.derived(x, (dtype,), lambda a: a.astype(kind))
         return self.op("Cast", [x], dtype, to=self.code(dtype))
 
     def transpose(self, x: Item, axes: Sequence[int]) -> Item:
@@ -262,7 +281,7 @@ class Writer:
         if axes == tuple(range(len(axes))):
             return x
         if x.array is not None:
-            return self._derived(x, ("transposed", axes), lambda a: np.transpose(a, axes))
+            return self.derived(x, ("transposed", axes), lambda a: np.transpose(a, axes))
         shape = tuple(x.shape[a] for a in axes)
         result = self.op("Transpose", [x], shape=shape, perm=list(axes))
         result.turned = (x, axes)
@@ -274,7 +293,7 @@ class Writer:
         if shape == x.shape and None not in shape:
             return x
         if x.array is not None and all(type(n) is int for n in shape):
-            return self._derived(x, ("reshaped", shape), lambda a: a.reshape(shape))
+            return self.derived(x, ("reshaped", shape), lambda a: a.reshape(shape))
         open_axes = [i for i, n in enumerate(shape) if type(n) is not int]
         if len(open_axes) == 1 and 0 not in shape:
             target = self.numbers([-1 if i in open_axes else n for i, n in enumerate(shape)])
@@ -290,7 +309,7 @@ class Writer:
     def unsqueeze(self, x: Item, axes: Sequence[int]) -> Item:
         """Return x with axes of size 1 at `axes` of the result."""
         if x.array is not None:
-            return self._derived(x, ("unsqueezed", *axes), lambda a: np.expand_dims(a, tuple(axes)))
+            return self.derived(x, ("unsqueezed", *axes), lambda a: np.expand_dims(a, tuple(axes)))
         rest = iter(x.shape)
         count = len(x.shape) + len(axes)
         shape = tuple(1 if i in axes else next(rest) for i in range(count))

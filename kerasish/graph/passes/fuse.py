@@ -92,7 +92,7 @@ class _Fuser:
                 self.deps[other] |= bits
 
     def _read_by(self, node: Node) -> set[int]:
-        values = (*node.inputs, *self.before.get(node, ()))
+        values = (*node.inputs, *self.before[node]) if node in self.before else node.inputs
         return {self.group_of[v] for v in values if v in self.group_of}
 
     def _dependents(self, unit: int) -> set[int]:
@@ -123,9 +123,9 @@ class _Fuser:
 
     def _fuse(self, number: int, node: Node) -> bool:
         op = node.op
-        values = (*node.inputs, *node.outputs)
-        if any(v.dtype not in DTYPES for v in values) or any(v.size == 0 for v in values):
-            return False
+        for v in (*node.inputs, *node.outputs):
+            if not v.size or v.dtype not in DTYPES:
+                return False
         if op.elementwise and op.native is not None:
             return self._fuse_elementwise(number, node)
         if op.kind == "random":  # a different number for each element of the frame
@@ -139,11 +139,13 @@ class _Fuser:
 
     def _fuse_elementwise(self, number: int, node: Node) -> bool:
         candidates = self._candidates(node)
-        for i, a in enumerate(candidates):
-            for b in candidates[i + 1 :]:
-                if a in self.groups and b in self.groups:
-                    self._merge(b, a)
-        for unit in self._candidates(node):
+        if len(candidates) > 1:
+            for i, a in enumerate(candidates):
+                for b in candidates[i + 1 :]:
+                    if a in self.groups and b in self.groups:
+                        self._merge(b, a)
+            candidates = self._candidates(node)
+        for unit in candidates:
             if self._can_take(unit, node) and self._join(self.groups[unit], number, node):
                 self._depend(unit, node)
                 return True

@@ -16,12 +16,13 @@ from kerasish.ops.basic.bits import bitwise_and, bitwise_xor, right_shift
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.creation import ones_like
 from kerasish.ops.basic.examples import integers
+from kerasish.ops.basic.indexing import take_rows
 from kerasish.ops.basic.movement import reshape, transpose
 from kerasish.ops.basic.product import matmul
 from kerasish.ops.basic.reduce import reduce_sum
 from kerasish.ops.basic.reshaping import pad, repeat, stack
 from kerasish.ops.basic.selection import get_item
-from kerasish.ops.op import op
+from kerasish.ops.op import function, op
 from kerasish.ops.shapes import Spec, agree
 from kerasish.typing import AnyTensor, Array, ArrayModule, TensorLike
 
@@ -98,6 +99,7 @@ def _packed_shape(
     return Spec((*x.shape[:-1], units), x.dtype)
 
 
+@function
 def unpack(packed: TensorLike, units: int, bits: int = 4, signed: bool = True) -> Tensor:
     """Return weights of `bits` bits, packed along the last axis, as int8 (or uint8).
 
@@ -125,6 +127,7 @@ def unpack(packed: TensorLike, units: int, bits: int = 4, signed: bool = True) -
     return flat if size is not None and 2 * size == units else get_item(flat, (..., slice(units)))
 
 
+@function
 def dequantize(
     packed: AnyTensor, scale: AnyTensor, zero: AnyTensor, units: int, block: int, bits: int = 4
 ) -> Tensor:
@@ -150,6 +153,59 @@ def dequantize(
         get_item(repeat(part, block, 0), slice(rows)) for part in (scale, cast(zero, scale.dtype))
     )
     return multiply(subtract(cast(q, scale.dtype), zeros), scales)
+
+
+@function
+def dequantize_columns(
+    packed: AnyTensor, scale: AnyTensor, zero: AnyTensor, units: int, block: int
+) -> Tensor:
+    """Return the floats (..., units) that rows of packed 4-bit integers stand for.
+
+    Args:
+        packed: int8 tensor (..., units / 2, rounded up).
+        scale: float tensor (..., groups); a group is `block` columns.
+        zero: int8 or float tensor (..., groups): what the number 0 is quantized to.
+        units: size of the result's last axis.
+        block: columns of a group.
+
+    Example:
+        >>> import numpy as np
+        >>> packed, scale = np.int8([[0x21, 0x03]]), np.float32([[0.5, 2.0]])
+        >>> dequantize_columns(packed, scale, np.int8([[0, 1]]), 3, 2).tolist()
+        [[0.5, 1.0, 4.0]]
+    """
+    scale = as_tensor(scale)
+    q, zero = cast(unpack(packed, units), scale.dtype), cast(zero, scale.dtype)
+    if scale.shape[-1] != 1:
+        scale, zero = (
+            get_item(repeat(part, block, -1), (..., slice(units))) for part in (scale, zero)
+        )
+    return multiply(subtract(q, zero), scale)
+
+
+@function
+def dequantize_rows(
+    packed: AnyTensor, scale: AnyTensor, zero: AnyTensor, group: AnyTensor, units: int, bits: int
+) -> Tensor:
+    """Return the weights (inputs, units) of which each row names its group, in float32.
+
+    Args:
+        packed: uint8 tensor (inputs, units * bits / 8, rounded up): numbers without a sign.
+        scale: tensor (groups, units).
+        zero: tensor (groups, units): what the number 0 is quantized to.
+        group: int32 tensor (inputs,).
+        units: size of the result's last axis.
+        bits: 4 or 8.
+
+    Example:
+        >>> import numpy as np
+        >>> packed, zero = np.uint8([[0x21], [0x43]]), np.uint8([[0, 1], [2, 0]])
+        >>> dequantize_rows(packed, np.float32([[0.5, 1], [2, 1]]), zero, [1, 0], 2, 4).tolist()
+        [[-2.0, 2.0], [1.5, 3.0]]
+    """
+    q = unpack(packed, units, bits, signed=False)
+    scale, zero = (take_rows(cast(v, "float32"), group, axis=0) for v in (scale, zero))
+    return multiply(subtract(cast(q, "float32"), zero), scale)
 
 
 def _packed_gradient(

@@ -18,8 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -35,8 +34,7 @@ PAD = 64  # columns of scratch rows are padded to a multiple of this
 BAD_INDEX = 2
 
 
-@dataclass(frozen=True)
-class Operand:
+class Operand(NamedTuple):
     """The memory of an input or output.
 
     Args:
@@ -66,8 +64,7 @@ def padded(columns: int) -> int:
     return -(-columns // PAD) * PAD
 
 
-@dataclass(frozen=True)
-class ScratchLayout:
+class ScratchLayout(NamedTuple):
     """The layout of a kernel's scratch memory; offsets are computed from the sizes at run time.
 
     In this order: per slot and column reduction one row, per thread and full reduction 64 bytes,

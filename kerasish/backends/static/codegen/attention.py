@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -43,8 +42,7 @@ _STRIDES = 4
 State = list[Value]
 
 
-@dataclass(frozen=True)
-class Heads:
+class Heads(NamedTuple):
     """The structure of the loop; sizes are arguments.
 
     Attributes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kerasish.backends.static.codegen import memory, scalars
 from kerasish.backends.static.codegen.description import LoopNode
@@ -12,8 +12,7 @@ from kerasish.backends.static.codegen.plan import Loop
 from kerasish.backends.static.machine.assembly import STORED, Value, constant, lane_numbers
 
 
-@dataclass
-class RowPlace:
+class RowPlace(NamedTuple):
     """A row: its index, the addresses of its operands, the addresses of its kept values."""
 
     r: Value

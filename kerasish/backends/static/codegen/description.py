@@ -58,7 +58,7 @@ Dropout with the mask drawn in place (key and counter are scalars in memory):
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, Union
+from typing import Any, NamedTuple, Union
 
 from kerasish.backends.static.codegen.loop_ops import (
     ALL_REDUCTIONS,
@@ -79,8 +79,7 @@ LEVELS = ("scalar", "row", "column", "element")
 ALIASES = {"where": "select", "round": "rint", "remainder": "mod", "invert": "bitwise_not"}
 
 
-@dataclass(frozen=True)
-class Input:
+class Input(NamedTuple):
     """One operand that is read.
 
     Args:
@@ -98,8 +97,7 @@ class Input:
     gather: int | None = None
 
 
-@dataclass(frozen=True)
-class LoopNode:
+class LoopNode(NamedTuple):
     """One op: `args` are ids of earlier values, `attrs` sorted (name, value) pairs."""
 
     op: str
@@ -111,8 +109,7 @@ class LoopNode:
         return dict(self.attrs).get(name, default)
 
 
-@dataclass(frozen=True)
-class Output:
+class Output(NamedTuple):
     """One value that is written.
 
     Args:

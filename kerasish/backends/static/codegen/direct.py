@@ -28,7 +28,6 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -40,17 +39,16 @@ from kerasish.backends.static.machine.assembly import Target, Value, Writer, con
 from kerasish.typing import Array
 
 STRIP = 128  # filters of a strip of packed weights
-GRAIN = 16  # rows of a narrower strip are padded to a multiple of this: the largest vector
+GRAIN = 16  # rows of a narrower strip are padded to a multiple of this: a cache line
 _WIDEST = 8  # vectors of a tile
 FIRST, X, LAST = 1, 3, 5  # words: the places along the first axis, the address of x
 OPERANDS = 6  # the first word of the epilogue's operands
 _IN_FLIGHT = 8  # sums that the processor computes at the same time
-_BLOCK = 128  # terms of a long sum that are added up separately: rounding grows with their number
+BLOCK = 128  # terms of a long sum that are added up separately: rounding grows with their number
 _UNROLLED = 12  # terms of a sum that are written one by one
 
 
-@dataclass(frozen=True)
-class Direct:
+class Direct(NamedTuple):
     """Structure of a convolution or product (see the module).
 
     Attributes:
@@ -90,7 +88,7 @@ def product(epilogue: Kernel, m: int, k: int, n: int, row: int, skips: bool = Fa
     Args:
         skips: whether a note follows the weights, so that a single row may skip some of them.
     """
-    one, long = (1,), m == 1 and k >= 2 * _BLOCK
+    one, long = (1,), m == 1 and k >= 2 * BLOCK
     return Direct(epilogue, (m,), row, k, (m,), one, one, one, (0,), n, skips=skips and long)
 
 
@@ -199,12 +197,13 @@ class _DirectWriter:
         self.n = w.load_word(args, 2)
         self.first, self.last = w.load_word(args, FIRST), w.load_word(args, LAST)
         self.x, self.weights = w.load_word(args, 3, "ptr"), w.load_word(args, 4, "ptr")
-        self.note = None
-        if direct.skips:
-            self.note = w.load_value(w.load_word(args, FIRST, "ptr"), "float32")
         self.epilogue = EpilogueWriter(w, direct.epilogue, args, OPERANDS, self.lanes)
         self.pixels, self.tile = choose_tile(direct, target)
         self.blocks = blocks_of(direct, self.pixels)
+        self.terms: skipping.Terms | None = None
+        if direct.skips and min(self.tile, -(-direct.filters // self.lanes)) >= _IN_FLIGHT:
+            note = w.load_value(w.load_word(args, FIRST, "ptr"), "float32")
+            self.terms = skipping.Terms(w, self.x, note, direct.depth, BLOCK)
 
     def write(self) -> str:
         """Return the function's body."""
@@ -319,7 +318,7 @@ class _Sums:
         self, writer: _DirectWriter, weights: Value, row: int, columns: list[tuple[Value, Any]]
     ) -> None:
         self.w, self.d, self.x = writer.w, writer.d, writer.x
-        self.load, self.note = writer.epilogue.load, writer.note
+        self.load, self.terms = writer.epilogue.load, writer.terms
         self.lanes, self.weights, self.columns = writer.lanes, weights, columns
         self.row, self.count = row, len(columns)
 
@@ -428,17 +427,17 @@ class _Sums:
                 sums = term(p, extra, sums)
             return sums
 
-        size = _BLOCK - _BLOCK % step
+        size = BLOCK - BLOCK % step
 
         def block(p: Value, totals: list[Value]) -> list[Value]:
             zeros = [constant(0.0, "float32", self.lanes)] * len(totals)
-            note = self.note if copies == 1 else None
-            own = skipping.add_terms(w, data, note, p, (size, step), zeros, some, term)
+            own = w.loop(p, w.add(p, _int(size)), step, zeros, some)
             return [w.add(a, b) for a, b in zip(totals, own)]
 
-        rest = 0
-        if terms >= 2 * size:
-            rest = terms - terms % size
+        rest = terms - terms % size if terms >= 2 * size else 0
+        if rest and copies == 1 and self.terms is not None:
+            sums = self.terms.add(sums, step, some, term, weights, self.row)
+        elif rest:
             sums = w.loop(_int(0), _int(rest), size, sums, block)
         if terms - rest > _UNROLLED:
             first, rest = rest, terms - (terms - rest) % step

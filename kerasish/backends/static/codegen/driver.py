@@ -23,7 +23,6 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,8 +57,7 @@ ALIGNMENT = 64  # bytes: a cache line
 RAISED = -7301  # the status of a record whose Python function raised
 
 
-@dataclass(frozen=True)
-class Runtime:
+class Runtime(NamedTuple):
     """Addresses of the driver's functions and of the table that every kernel reads.
 
     Args:
@@ -94,7 +92,7 @@ class Runtime:
     concurrent: int
     memmove: int
     clock_gettime: int
-    words: Any = field(repr=False)
+    words: Any
 
     @property
     def table(self) -> int:
@@ -159,8 +157,7 @@ def _after_fork() -> None:
         _runtime.words[TABLE_OPENMP] = 0
 
 
-@dataclass(frozen=True)
-class Record:
+class Record(NamedTuple):
     """One call of a program.
 
     Args:

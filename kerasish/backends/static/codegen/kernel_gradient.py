@@ -14,8 +14,8 @@ float32 results are the sums.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -40,8 +40,7 @@ _SIZES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True)
-class KernelGradient:
+class KernelGradient(NamedTuple):
     """Structure of a kernel gradient.
 
     Attributes:

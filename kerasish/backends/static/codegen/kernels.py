@@ -16,104 +16,80 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import struct
 import threading
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any, get_args
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 from kerasish.backends import disk, trust
 from kerasish.backends.onednn import native
-from kerasish.backends.static.codegen import (
-    attention,
-    direct,
-    kernel_gradient,
-    matmul,
-    packed,
-    plain,
-    pooling,
-    thin,
-    time_steps,
-)
-from kerasish.backends.static.codegen import generate as loops
 from kerasish.backends.static.codegen.description import Kernel
-from kerasish.backends.static.machine import machine_code
+from kerasish.backends.static.machine import assembly, machine_code
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.backends.static.machine.machine_code import Code
 from kerasish.backends.trust import TrustedFolder
 from kerasish.backends.wheels import version_of
+from kerasish.first_use import find
 from kerasish.ops.basic import bessel
 
-# Kind of description -> the function that returns its LLVM IR and the intrinsics to declare.
-_GENERATORS: dict[type, Callable[[Any, str, Target], tuple[str, set[str]]]] = {
-    Kernel: loops.generate,
-    attention.Heads: attention.generate,
-    direct.Direct: direct.generate,
-    kernel_gradient.KernelGradient: kernel_gradient.generate,
-    matmul.Matmul: matmul.generate,
-    packed.PackedProduct: packed.generate,
-    **dict.fromkeys(get_args(plain.Plain), plain.generate),
-    pooling.Pooling: pooling.generate,
-    thin.ThinProduct: thin.generate,
-    time_steps.TimeSteps: time_steps.generate,
-}
+if TYPE_CHECKING:
+    from kerasish.backends.static.codegen.attention import Heads
+    from kerasish.backends.static.codegen.direct import Direct
+    from kerasish.backends.static.codegen.interleaved import Interleaved
+    from kerasish.backends.static.codegen.kernel_gradient import KernelGradient
+    from kerasish.backends.static.codegen.matmul import Matmul
+    from kerasish.backends.static.codegen.packed import PackedProduct
+    from kerasish.backends.static.codegen.plain import Plain
+    from kerasish.backends.static.codegen.pooling import Pooling
+    from kerasish.backends.static.codegen.thin import ThinProduct
+    from kerasish.backends.static.codegen.time_steps import TimeSteps
+
+    Product: TypeAlias = Direct | Interleaved | Matmul | PackedProduct | ThinProduct
+    Description: TypeAlias = Kernel | Heads | KernelGradient | Plain | Pooling | Product | TimeSteps
+
 FORMAT = b"kerasish kernels 1\n"
 WHAT = "compiled kernels"
 LEAST_TEXT = 30_000  # characters of LLVM IR per thread, which take about 10 ms to compile
 
 
-@dataclass(frozen=True)
-class Text:
+class Text(NamedTuple):
     """Functions given as LLVM IR, in which @SYMBOL stands for the record's function."""
 
     source: str
     declared: tuple[str, ...] = ()
 
 
-Generated = (
-    Kernel
-    | matmul.Matmul
-    | direct.Direct
-    | kernel_gradient.KernelGradient
-    | packed.PackedProduct
-    | pooling.Pooling
-    | time_steps.TimeSteps
-    | attention.Heads
-    | thin.ThinProduct
-    | plain.Plain
-    | Text
-)
-
-
-@dataclass
 class Statistics:
     """Statistics of the cache in this process: kernels compiled, or read from disk."""
 
-    compiled: int = 0
-    read: int = 0
+    compiled = read = 0
 
 
 statistics = Statistics()
-_addresses: dict[tuple[Hashable, Target], int] = {}
+# By type as well: descriptions are tuples, and those of two types may have equal fields.
+_addresses: dict[tuple[type, Hashable, Target], int] = {}
+_symbols: dict[str, int] = {}  # of all code that is loaded: a pack holds several kernels
 _lock = threading.RLock()
 
 
-def compile_many(kernels: Sequence[Generated], target: Target | None = None) -> list[int]:
+def compile_many(kernels: Sequence[Description | Text], target: Target | None = None) -> list[int]:
     """Return the addresses of the kernels' functions `i32 f(arguments)`; compile missing ones.
 
     Missing kernels are compiled together: faster than one by one, and on all threads.
     """
     target = target or machine_code.host_target()
     with _lock:
-        missing = list(dict.fromkeys(k for k in kernels if (k, target) not in _addresses))
+        wanted = [(type(k), k, target) for k in kernels]
+        missing = [key[1] for key in dict.fromkeys(wanted) if key not in _addresses]
         if missing:
             _find(missing, target)
-        return [_addresses[k, target] for k in kernels]
+        return [_addresses[key] for key in wanted]
 
 
-def compile_one(kernel: Generated, target: Target | None = None) -> int:
+def compile_one(kernel: Description | Text, target: Target | None = None) -> int:
     """The address of one kernel's function."""
     return compile_many([kernel], target)[0]
 
@@ -122,28 +98,30 @@ def forget() -> None:
     """Clear the cache in memory (code in use stays); the disk does not change."""
     with _lock:
         _addresses.clear()
+        _symbols.clear()
 
 
 def _find(missing: Sequence[Hashable], target: Target) -> None:
     keys = {kernel_key(k, target): k for k in missing}
     folder = cache_folder()
-    codes = _read(folder, list(keys)) if folder else []
-    for addresses in machine_code.load(codes):
-        for symbol, address in addresses.items():
-            if symbol in keys:
-                _addresses[keys[symbol], target] = address
-    absent = {key: k for key, k in keys.items() if (k, target) not in _addresses}
+    unknown = [key for key in keys if key not in _symbols]
+    _load(_read(folder, unknown) if folder and unknown else [])
+    absent = {key: k for key, k in keys.items() if key not in _symbols}
     statistics.read += len(keys) - len(absent)
-    if not absent:
-        return
-    codes = build(absent, target, native.get_threads())
+    if absent:
+        codes = build(absent, target, native.get_threads())
+        _load(codes)
+        statistics.compiled += len(absent)
+        if folder:
+            for code in codes:
+                _write(folder, code)
+    for key, kernel in keys.items():
+        _addresses[type(kernel), kernel, target] = _symbols[key]
+
+
+def _load(codes: list[Code]) -> None:
     for addresses in machine_code.load(codes):
-        for symbol, address in addresses.items():
-            _addresses[absent[symbol], target] = address
-    statistics.compiled += len(absent)
-    if folder:
-        for code in codes:
-            _write(folder, code)
+        _symbols.update(addresses)
 
 
 def build(kernels: dict[str, Hashable], target: Target, threads: int = 1) -> list[Code]:
@@ -172,11 +150,21 @@ def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, 
             source = kernel.source.replace("@SYMBOL", f"@{symbol}")
             results[symbol] = source, set(kernel.declared)
             continue
-        generate = _GENERATORS.get(type(kernel))
-        if generate is None:
-            raise TypeError(f"no code can be generated for a {type(kernel).__name__}: {kernel!r}")
-        results[symbol] = generate(kernel, symbol, target)
+        results[symbol] = _generator_of(kernel)(kernel, symbol, target)
     return results
+
+
+def _generator_of(kernel: Hashable) -> Callable[[Any, str, Target], tuple[str, set[str]]]:
+    """Return what gives the LLVM IR of a kernel, and the intrinsics to declare.
+
+    A kind of description lies in the module of its generator. What a cache holds needs none.
+    """
+    kind = type(kernel)
+    place = f"{__package__}.generate" if kind is Kernel else kind.__module__
+    if not place.startswith(f"{__package__}."):
+        raise TypeError(f"no code can be generated for a {kind.__name__}: {kernel!r}")
+    result: Callable[[Any, str, Target], tuple[str, set[str]]] = find(f"{place}:generate")
+    return result
 
 
 # --- keys -----------------------------------------------------------------------------------------
@@ -192,10 +180,11 @@ def kernel_key(kernel: Hashable, target: Target) -> str:
 def _versions() -> str:
     """llvmlite's version and a hash of the generator's own source."""
     digest = hashlib.sha256()
-    here = Path(__file__).parent
-    machine = [here.parent / "machine" / name for name in ("assembly.py", "machine_code.py")]
-    for path in sorted([*here.glob("*.py"), *machine, Path(bessel.__file__)]):
-        digest.update(path.read_bytes())
+    here = os.path.dirname(__file__)
+    own = [os.path.join(here, name) for name in os.listdir(here) if name.endswith(".py")]
+    for path in sorted([*own, assembly.__file__, machine_code.__file__, bessel.__file__]):
+        with open(path, "rb") as source:
+            digest.update(source.read())
     return f"{version_of('llvmlite')}|{digest.hexdigest()}"
 
 
@@ -209,16 +198,21 @@ def cache_folder() -> Path | None:
 
 def _read(path: Path, keys: list[str]) -> list[Code]:
     """Return the packs that hold these kernels; none if others can write the folder."""
+    packs: dict[str, Code | None] = {}
+    symbols: set[str] = set()
     try:
         with trust.open_folder(path) as folder:
-            names = dict.fromkeys(n for key in keys if (n := _pack_of(folder, path, key)))
-            packs = [_read_pack(folder, path, name) for name in names]
+            for key in keys:
+                name = None if key in symbols else _pack_of(folder, path, key)
+                if name and name not in packs:
+                    code = packs[name] = _read_pack(folder, path, name)
+                    symbols.update(() if code is None else code.symbols)
     except trust.UntrustedError as error:
         trust.warn_untrusted(path, WHAT, error)
         return []
     except OSError:
         return []
-    return [code for code in packs if code is not None]
+    return [code for code in packs.values() if code is not None]
 
 
 def _read_file(folder: TrustedFolder, path: Path, *parts: str) -> bytes | None:
@@ -233,7 +227,8 @@ def _read_file(folder: TrustedFolder, path: Path, *parts: str) -> bytes | None:
 
 def _pack_of(folder: TrustedFolder, path: Path, key: str) -> str | None:
     """Return the name of the pack that holds a kernel."""
-    name = (_read_file(folder, path, key[1:3], key) or b"").decode("ascii", "replace")
+    # Latin-1 takes all bytes, and no import.
+    name = (_read_file(folder, path, key[1:3], key) or b"").decode("latin-1")
     return name if name.isascii() and name.isalnum() else None
 
 

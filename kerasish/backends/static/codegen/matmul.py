@@ -16,7 +16,7 @@ and each output, address and row stride.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -32,8 +32,7 @@ MOST_LANES = 16  # of a vector of few columns
 OPERANDS = 12  # the first word of the epilogue's operands
 
 
-@dataclass(frozen=True)
-class Matmul:
+class Matmul(NamedTuple):
     """Structure of a small float32 matrix product (see the module).
 
     Attributes:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -53,8 +53,7 @@ def scratch_size(rows: int, inputs: int, block: int) -> int:
     return 4 * rows * -(-inputs // block)
 
 
-@dataclass(frozen=True)
-class PackedProduct:
+class PackedProduct(NamedTuple):
     """Structure of a product.
 
     Attributes:

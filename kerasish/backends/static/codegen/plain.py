@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from kerasish.backends.static.codegen import memory, scalars
 from kerasish.backends.static.codegen.memory import load_one, store_one
@@ -26,8 +26,7 @@ from kerasish.backends.static.machine.assembly import (
 OUT_OF_RANGE = 2
 
 
-@dataclass(frozen=True)
-class Term:
+class Term(NamedTuple):
     """A table of indices that choose along one axis of an indexed array.
 
     Attributes:
@@ -43,8 +42,7 @@ class Term:
     stride: int
 
 
-@dataclass(frozen=True)
-class Indexed:
+class Indexed(NamedTuple):
     """Elements picked from, or written to, an array at places given by tables of indices.
 
     Words: x, indices, y. Picking: y[place] = x[at(place)]; else y[at(place)] is combined with
@@ -69,8 +67,7 @@ class Indexed:
     terms: tuple[Term, ...]
 
 
-@dataclass(frozen=True)
-class Lines:
+class Lines(NamedTuple):
     """An op along one axis, for each of `outer * inner` lines. Words: x, y, scratch.
 
     Attributes:
@@ -88,25 +85,23 @@ class Lines:
     inner: int
 
 
-@dataclass(frozen=True)
-class Search:
+class Search(NamedTuple):
     """The places of values in one increasing sequence. Words: sequence, values, y.
 
     Attributes:
         dtype: of sequence and values.
         side: "left" or "right".
         size: of the sequence.
-        count: of the values.
+        values: how many there are.
     """
 
     dtype: str
     side: str
     size: int
-    count: int
+    values: int
 
 
-@dataclass(frozen=True)
-class PlainProduct:
+class PlainProduct(NamedTuple):
     """A product of matrices of any dtype and strides. Words: a, b, y.
 
     Attributes:
@@ -408,7 +403,7 @@ def _write_search(w: Writer, kernel: Search) -> None:
         _store(w, w.convert("trunc", low, "int32"), y, i, "int32")
         return []
 
-    w.loop(_word(0), _word(kernel.count), 1, [], one)
+    w.loop(_word(0), _word(kernel.values), 1, [], one)
 
 
 def _write_product(w: Writer, kernel: PlainProduct) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from functools import lru_cache
 
 from kerasish.backends.static.codegen.description import Kernel, LoopNode, verify
@@ -15,19 +14,19 @@ from kerasish.backends.static.codegen.loop_ops import (
 from kerasish.backends.static.machine.assembly import STORED, Target
 
 
-@dataclass
 class Loop:
     """One pass over the columns of a row: what it computes, stores and reduces."""
 
-    phase: int
-    nodes: set[int] = field(default_factory=set)
-    loads: set[int] = field(default_factory=set)
-    restored: set[int] = field(default_factory=set)
-    spilled: list[int] = field(default_factory=list)
-    stores: list[int] = field(default_factory=list)
-    row_reductions: list[int] = field(default_factory=list)
-    column_reductions: list[int] = field(default_factory=list)
-    all_reductions: list[int] = field(default_factory=list)
+    def __init__(self, phase: int) -> None:
+        self.phase = phase
+        self.nodes: set[int] = set()
+        self.loads: set[int] = set()
+        self.restored: set[int] = set()
+        self.spilled: list[int] = []
+        self.stores: list[int] = []
+        self.row_reductions: list[int] = []
+        self.column_reductions: list[int] = []
+        self.all_reductions: list[int] = []
 
     @property
     def empty(self) -> bool:

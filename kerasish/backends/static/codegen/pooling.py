@@ -27,7 +27,6 @@ import functools
 import itertools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -53,8 +52,7 @@ RANGES = 6  # the first word of the axes' ranges
 DTYPES = frozenset(STORED) - {"bool"}
 
 
-@dataclass(frozen=True)
-class Pooling:
+class Pooling(NamedTuple):
     """Structure of a pooling (see the module).
 
     Args:

@@ -21,6 +21,7 @@ from kerasish.backends.static.machine.assembly import (
     is_float,
     is_signed,
 )
+from kerasish.ops.basic.error_function import NEAR_EDGE, QUANTILE_OUTER
 
 Rule = Callable[..., Value]
 
@@ -302,11 +303,23 @@ def _erfinv(w: Writer, x: Value) -> Value:
         slope = w.mul(vector_math.exp(w, w.mul(y, y)), w.like(y, math.sqrt(math.pi) / 2))
         y = w.sub(y, w.mul(off, slope))
     size = vector_math.absolute(w, wide)
+    if x.dtype == "float64":
+        y = w.select(w.compare("olt", w.sub(one, size), w.like(one, NEAR_EDGE)), _last(w, wide), y)
     edge = w.select(
         w.compare("oeq", size, one), w.mul(wide, w.like(wide, math.inf)), w.like(wide, math.nan)
     )
     y = w.select(w.compare("olt", size, one), y, edge)
     return w.convert("fptrunc", y, "float32") if x.dtype == "float32" else y
+
+
+def _last(w: Writer, x: Value) -> Value:
+    """erfinv of float64 next to 1 or -1: by the normal quantile there."""
+    left = w.mul(w.sub(w.like(x, 1.0), vector_math.absolute(w, x)), w.like(x, 0.5))
+    r = w.call("llvm.sqrt", w.negative(vector_math.log(w, left)))
+    r = w.sub(r, w.like(r, 1.6))
+    top, bottom = (vector_math.polynomial(w, r, part) for part in QUANTILE_OUTER)
+    y = w.mul(w.div(top, bottom), w.like(r, math.sqrt(0.5)))
+    return w.select(w.compare("olt", x, w.like(x, 0.0)), w.negative(y), y)
 
 
 _GILES_NEAR = (

@@ -16,7 +16,7 @@ stride from term to term, 7 address of b, 8 and 9 its strides (terms, columns), 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -43,8 +43,7 @@ WIDTH = 8  # columns at most
 BLOCK = 512  # terms that are added up separately
 
 
-@dataclass(frozen=True)
-class ThinProduct:
+class ThinProduct(NamedTuple):
     """Structure of a product with few columns.
 
     Attributes:

@@ -17,7 +17,7 @@ the addresses of arrays in C order (`FORWARD`, `BACKWARD`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -56,8 +56,7 @@ _WIDEST = 16  # lanes of the widest vector
 _SQUARE = 16  # rows and columns that are transposed at a time
 
 
-@dataclass(frozen=True)
-class TimeSteps:
+class TimeSteps(NamedTuple):
     """The structure of the loop; sizes are arguments.
 
     Attributes:

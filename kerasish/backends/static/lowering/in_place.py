@@ -52,13 +52,13 @@ class _Walk:
 
     def _note_places(self) -> None:
         self.place = {unit: i for i, unit in enumerate(self.units)}
-        self.users: dict[Value, list[Unit]] = {}
+        self.users: dict[Value, set[Unit]] = {}
         self.makers: dict[Value, Unit] = {}
         for unit in self.units:
             for v in unit.writes:
                 self.makers[self._root(v)] = unit
-            for v in dict.fromkeys(map(self._root, (*unit.reads, *unit.writes))):
-                self.users.setdefault(v, []).append(unit)
+            for v in {*map(self._root, (*unit.reads, *unit.writes))}:
+                self.users.setdefault(v, set()).add(unit)
 
     def _root(self, v: Value) -> Value:
         while v in self.aliases:
@@ -79,7 +79,8 @@ class _Walk:
             if not _share_for_nothing(unit, written, read):
                 return
             self.aliases[written] = root
-            self._note_places()
+            self.users[root] |= self.users.pop(written)
+            self.makers[root] = self.makers.pop(written)
             return
 
     def _is_last(self, unit: Unit, root: Value) -> bool:
@@ -88,11 +89,11 @@ class _Walk:
         later = [other for other in self.users[root] if self.place[other] > place]
         if not all(self._can_move(other, root, place) for other in later):
             return False
-        for other in later:
-            self.units.remove(other)
-            self.units.insert(self.units.index(unit), other)
-        if later:
-            self._note_places()
+        for other in sorted(later, key=self.place.__getitem__):
+            first, last = self.place[unit], self.place[other]
+            self.units.insert(first, self.units.pop(last))
+            for i in range(first, last + 1):
+                self.place[self.units[i]] = i
         return True
 
     def _can_move(self, unit: Unit, root: Value, place: int) -> bool:

@@ -184,6 +184,7 @@ class LoopUnit(Unit):
         super().__init__("loop " + " ".join(n.op.name for n in self.body.graph.nodes), reads,
                          node.outputs)  # fmt: skip
         self._kernel: Kernel | None = None
+        self._apart: Recipe | None = None
         self.threads = choose_threads(
             self.kernel, math.prod(self.axes.outer), self.axes.columns, native.get_threads()
         )
@@ -220,6 +221,7 @@ class LoopUnit(Unit):
         self._fit(sizes, steps, starts, frame)
         self._order = order
         self._steps = steps
+        self._levels = [self._level(i) for i in range(len(order))]
 
     def _fit(self, sizes: list[int], steps: Any, starts: list[int], frame: Any) -> None:
         body = self.body
@@ -289,11 +291,24 @@ class LoopUnit(Unit):
 
     def _recipe(self) -> Recipe:
         """Return everything that the kernel depends on."""
+        apart = self._apart = self._apart or self._recipe_apart()
+        if not self._shared:
+            return apart
+        place: dict[Value | None, int] = {
+            o.value: i for i, o in reversed([*enumerate(self._order)])
+        }
+        return apart._replace(outputs=tuple([
+            (*output[:3], place.get(self._shared.get(v)))
+            for v, output in zip(self.body.graph.outputs, apart.outputs, strict=True)
+        ]))  # fmt: skip
+
+    def _recipe_apart(self) -> Recipe:
+        """Return the recipe of a kernel that writes apart from what it reads."""
         body, rank = self.body, len(self.body.frame)
         place = {operand: i for i, operand in enumerate(self._order)}
         inputs = []
         for i, operand in enumerate(self._order):
-            level = self._level(i)
+            level = self._levels[i]
             strided = level in ("element", "column") and self._column_steps[i] not in (0, 1)
             if level == "element" and self._column_steps[i] == 0 and self.axes.columns > 1:
                 raise NotALoop("an element operand repeats along columns")
@@ -331,11 +346,7 @@ class LoopUnit(Unit):
         for j, v in enumerate(body.graph.outputs):
             index = len(self._order) + j
             strided = self._column_steps[index] not in (0, 1)
-            shared = self._shared.get(v)
-            in_place = None
-            if shared is not None:
-                in_place = next(i for i, o in enumerate(self._order) if o.value is shared)
-            outputs.append((results[v], v.dtype, strided, in_place))
+            outputs.append((results[v], v.dtype, strided, None))
         lanes = self._lanes()
         return Recipe(len(self.axes.outer), lanes, tuple(inputs), tuple(steps), tuple(outputs))
 
@@ -453,7 +464,7 @@ class LoopUnit(Unit):
         """
         if len(self.axes.outer) != 1 or self.axes.outer[0] != 1 or self._is_single():
             return None
-        levels = [self._level(i) for i in range(len(self._order))]
+        levels = self._levels
         if any(level not in ("element", "scalar") for level in levels):
             return None
         if any(s != 1 for i, s in enumerate(self._column_steps) if i >= len(levels)):

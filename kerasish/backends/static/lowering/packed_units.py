@@ -7,7 +7,6 @@ its loop. So the results are written once.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,7 +109,7 @@ class PackedUnit(DirectUnit):
     def shares_at(self, cuts: Sequence[int]) -> list[_Share]:
         """Return the shares of the rows between the cuts, of a unit whose rows are divisible."""
         return [
-            _Share(replace(self.structure, space=(b - a,), result=(b - a,)), 0, b - a, a)
+            _Share(self.structure._replace(space=(b - a,), result=(b - a,)), 0, b - a, a)
             for a, b in zip(cuts, cuts[1:])
         ]
 

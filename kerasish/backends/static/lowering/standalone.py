@@ -27,7 +27,11 @@ from kerasish.backends.static.lowering.standalone_direct import (
     product_unit,
 )
 from kerasish.backends.static.lowering.standalone_plain import make_plain, make_plain_product
-from kerasish.backends.static.lowering.standalone_recurrent import RECURRENT, RecurrentUnit
+from kerasish.backends.static.lowering.standalone_recurrent import (
+    RECURRENT,
+    RecurrentUnit,
+    join_products,
+)
 from kerasish.backends.static.lowering.standalone_units import (
     ProductUnit,
     UnsupportedStep,
@@ -60,9 +64,10 @@ class StandaloneBuilder(Builder):
         self._packed: dict[Any, Value] = {}
 
     def build(self) -> list[Unit]:
-        """Return the units, with loops fused into the products before them."""
-        units = super().build()
-        return fuse_followers(units, self._root, {self._root(v) for v in self.graph.outputs})
+        """Return the units, with loops fused into products, and products into recurrences."""
+        kept = {self._root(v) for v in self.graph.outputs}
+        units = fuse_followers(super().build(), self._root, kept)
+        return join_products(units, self._root, kept)
 
     def _merge_segments(self) -> list[Unit]:
         return self.units  # a joined loop has a table of addresses

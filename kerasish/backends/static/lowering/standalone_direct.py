@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -115,7 +114,7 @@ class DirectUnit(StandaloneUnit):
             return None
         del operands[places[0]]
         epilogue = followed_by(self.structure.epilogue, loop.kernel, places[0])
-        both = replace(self.structure, epilogue=epilogue)
+        both = self.structure._replace(epilogue=epilogue)
         name, operands = f"{self.name} {loop.name}", [*self.operands[:-1], *operands]
         return DirectUnit(name, both, self.x, self.examples, self.weights, operands, self.groups)
 

@@ -1,21 +1,23 @@
 """Recurrent layers without a library: a loop over time steps of a product and a fused loop.
 
 The product of a time step has the inputs of that step as an operand of its epilogue. The gates,
-which only a gradient reads, stay in scratch memory of one time step.
+which only a gradient reads, stay in scratch memory of one time step. With one row, the product of
+the inputs may be computed in the time steps, too (see `codegen.interleaved`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from kerasish.backends.static.codegen import arguments, direct
+from kerasish.backends.static.codegen import arguments, direct, interleaved
 from kerasish.backends.static.codegen.arguments import Operand
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder, Symbol
 from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.lowering.recurrent import GATES, SIZE
+from kerasish.backends.static.lowering.standalone_direct import DirectUnit
 from kerasish.backends.static.lowering.standalone_units import Repeat, StandaloneUnit, Step
-from kerasish.backends.static.lowering.units import Locate
+from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.op import REGISTRY
 
@@ -32,9 +34,11 @@ class RecurrentUnit(StandaloneUnit):
     Attributes:
         packed: the value of the packed kernel.
         array: the packed kernel.
+        inputs_unit: the product of the inputs that the time steps compute, or None.
     """
 
     def __init__(self, node: Node, weights: Any) -> None:
+        self.inputs_unit: DirectUnit | None = None
         self.kind = node.op.name
         self.steps_count, self.n, self.units = node.outputs[0].shape
         self.width = GATES[self.kind] * self.units
@@ -55,11 +59,24 @@ class RecurrentUnit(StandaloneUnit):
         self.scratch = self.gates_bytes + arguments.scratch_size(self.cell, self.units)
 
     def kernels(self) -> list[Any]:
-        """Return the product and the cell."""
-        return [self.product, self.cell]
+        """Return the products and the cell."""
+        if self.inputs_unit is None:
+            return [self.product, self.cell]
+        unit = self.inputs_unit
+        return [_first_rows(unit).structure, self._interleaved(unit), self.cell]
+
+    def join(self, product: DirectUnit) -> None:
+        """Let the time steps compute their inputs, which nothing else reads."""
+        self.inputs_unit = product
+        reads = dict.fromkeys([*product.reads, *self.reads])
+        for v in product.writes:
+            reads.pop(v, None)
+        self.reads, self.writes = tuple(reads), (*product.writes, *self.writes)
 
     def steps(self, locate: Locate) -> Iterator[Step | Repeat]:
         """Yield the first time step, and the loop over the others."""
+        if self.inputs_unit is not None:
+            yield from _first_rows(self.inputs_unit).steps(locate)
         before = [locate(first).address for first, _ in self.carried]
         yield from self._time_step(locate, before, 0, False)
         if self.steps_count > 1:
@@ -90,12 +107,12 @@ class RecurrentUnit(StandaloneUnit):
             added, by = (inputs, self.width), row * self.width
         else:
             added, by = (locate(self.bias).address, 0), 0
-        words = direct.pack(
-            self.product, table=load_runtime().table, n=1, x=before[0],
-            weights=locate(self.packed).address, operands=[added, (scratch, self.width)],
-        )  # fmt: skip
-        going = ((_X, state), (direct.OPERANDS, by)) if moves else ()
-        first = Step(self.product, tuple(int(w) for w in words), 1, going, self.name)
+        first = self._sums(locate, before[0], t, [added, (scratch, self.width)])
+        if self.inputs_unit is None:
+            going = [(_X, state), (direct.OPERANDS, by)]
+        else:
+            going = [(interleaved.TIME, 1), (interleaved.STATE, state), (interleaved.OPERANDS, by)]
+        first = first._replace(moves=tuple(going) if moves else ())
         # The cell: (address, row stride, bytes to the next time step) of each operand.
         spots = [(scratch, self.width, 0, g) for g in range(GATES[self.kind])]
         if self.bias is not None:
@@ -107,6 +124,36 @@ class RecurrentUnit(StandaloneUnit):
         for _, sequence in reversed(self.carried):
             places.append((locate(sequence).address + state * t, self.units, state))
         return [first, self._cell(places, scratch + self.gates_bytes, moves)]
+
+    def _sums(
+        self, locate: Locate, state: int, t: int, operands: Sequence[tuple[int, int]]
+    ) -> Step:
+        """Return the product of a time step, with a part of later inputs where these are joined.
+
+        Args:
+            locate: finds values.
+            state: the address of the state before the step.
+            t: its number.
+            operands: (address, row stride) of the operands of the product's epilogue.
+        """
+        table, weights = load_runtime().table, locate(self.packed).address
+        unit = self.inputs_unit
+        if unit is None:
+            kernel: Any = self.product
+            words = direct.pack(
+                kernel, table=table, n=1, x=state, weights=weights, operands=operands
+            )
+        else:
+            kernel = self._interleaved(unit)
+            words = interleaved.pack(
+                kernel, table=table, time=t, state=state, weights=weights,
+                x=locate(unit.x).address, input_weights=locate(unit.weights).address,
+                operands=[*operands, *((locate(o.value).address, o.stride) for o in unit.operands)],
+            )  # fmt: skip
+        return Step(kernel, tuple(int(w) for w in words), name=self.name)
+
+    def _interleaved(self, unit: DirectUnit) -> interleaved.Interleaved:
+        return interleaved.Interleaved(self.product, unit.structure)
 
     def _cell(self, places: list[tuple[int, int, int]], scratch: int, moves: bool) -> Step:
         operands = [Operand(at, (stride,)) for at, stride, _ in places]
@@ -120,6 +167,50 @@ class RecurrentUnit(StandaloneUnit):
             if moves and move
         ]
         return Step(self.cell, tuple(int(w) for w in words), 1, tuple(going), self.name)
+
+
+def _first_rows(unit: DirectUnit) -> DirectUnit:
+    """Return the product of the inputs that are computed before the first time step."""
+    d = unit.structure
+    rows = interleaved.rows_before(d.result[0])
+    structure = direct.product(d.epilogue, rows, d.channels, d.filters, d.pixel)
+    return DirectUnit(unit.name, structure, unit.x, 1, unit.weights, unit.operands)
+
+
+def join_products(
+    units: Sequence[Unit], root: Callable[[Value], Value], kept: set[Value]
+) -> list[Unit]:
+    """Return the units with products of inputs joined to the recurrences that alone read them.
+
+    Args:
+        units: in order.
+        root: value -> the value whose memory it uses.
+        kept: roots of the values that are results of the graph.
+    """
+    results: list[Unit] = []
+    for unit in units:
+        if isinstance(unit, RecurrentUnit):
+            x = root(unit.x)
+            readers = [u for u in units if x in map(root, u.reads)]
+            maker = next((u for u in results if x in map(root, u.writes)), None)
+            if isinstance(maker, DirectUnit) and readers == [unit] and x not in kept:
+                between = results[results.index(maker) + 1 :]
+                written = {root(w) for other in between for w in other.writes}
+                if _joins(unit, maker) and written.isdisjoint(map(root, maker.reads)):
+                    results.remove(maker)
+                    unit.join(maker)
+        results.append(unit)
+    return results
+
+
+def _joins(unit: RecurrentUnit, product: DirectUnit) -> bool:
+    """Return whether the time steps of a recurrence can compute its inputs, and gain by it."""
+    d = product.structure
+    rows = (unit.steps_count,)
+    same = d.result == d.space == rows and d.kernel == d.strides == (1,) and not d.lanewise
+    alone = product.groups == product.examples == unit.n == 1 and len(product.writes) == 1
+    wide = d.filters == unit.width and unit.width % interleaved.COLUMNS == 0
+    return same and alone and wide and unit.steps_count >= 2 * interleaved.ROWS
 
 
 def _inputs(k: KernelBuilder, count: int, masked: bool) -> tuple[list[Symbol], Symbol | None]:

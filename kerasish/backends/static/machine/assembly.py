@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import NamedTuple
 
 STORED = {
@@ -122,8 +121,7 @@ def lane_numbers(dtype: str, lanes: int) -> Value:
     return Value("<" + ", ".join(f"{scalar} {i}" for i in range(lanes)) + ">", dtype, lanes)
 
 
-@dataclass(frozen=True)
-class Target:
+class Target(NamedTuple):
     """The processor that code is generated for.
 
     Args:
@@ -344,10 +342,14 @@ class Writer:
     def store_value(self, value: Value, address: Value, align: int = 4) -> None:
         self.do(f"store {value.typed}, ptr {address.text}, align {align}")
 
-    def prefetch(self, address: Value) -> None:
-        """Prefetch the cache line of an address, which need not be memory of the process."""
+    def prefetch(self, address: Value, level: int = 1) -> None:
+        """Prefetch the cache line of an address, which need not be memory of the process.
+
+        Args:
+            level: the cache it is loaded into.
+        """
         self.declared.add("declare void @llvm.prefetch.p0(ptr, i32, i32, i32)")
-        self.do(f"call void @llvm.prefetch.p0(ptr {address.text}, i32 0, i32 3, i32 1)")
+        self.do(f"call void @llvm.prefetch.p0(ptr {address.text}, i32 0, i32 {4 - level}, i32 1)")
 
     # --- control -------------------------------------------------------------------------------
     def loop(

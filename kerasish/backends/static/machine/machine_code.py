@@ -15,9 +15,8 @@ import platform
 import struct
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import lru_cache, partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.backends.static.machine.emission import compile_modules
@@ -32,8 +31,7 @@ _CPUS = {"avx512": "x86-64-v4", "avx2": "x86-64-v3", "sse": "x86-64-v2"}
 _PC32, _PLT32 = 2, 4
 
 
-@dataclass(frozen=True)
-class Code:
+class Code(NamedTuple):
     """Machine code and the offsets of its functions.
 
     Args:

@@ -1,27 +1,14 @@
-"""Checks while Python traces a step: garbage, and random numbers of NumPy and Python."""
+"""Checks while Python traces a step: random numbers of NumPy and Python."""
 
 from __future__ import annotations
 
 import contextlib
-import gc
 import random
 import warnings
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-
-
-@contextlib.contextmanager
-def no_collections() -> Iterator[None]:
-    """Pause the garbage collector: a trace creates many objects, none of which is garbage yet."""
-    was = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was:
-            gc.enable()
 
 
 @contextlib.contextmanager

@@ -13,7 +13,6 @@ from kerasish.ops.algebra import special
 from kerasish.ops.arrays import complexes
 from kerasish.ops.basic import (
     arithmetic,
-    bessel,
     bits,
     comparison,
     conversion,
@@ -362,20 +361,6 @@ translate_by(_bitwise("BitwiseOr", "Or"), bits.bitwise_or)
 translate_by(_bitwise("BitwiseXor", "Xor"), bits.bitwise_xor)
 
 
-def _shift(direction: str) -> Translation:
-    def translate(w: Writer, call: Call) -> Item:
-        x, by = call.inputs
-        if not x.dtype.startswith("u"):
-            raise ValueError("BitShift takes unsigned numbers only")
-        return w.op("BitShift", [x, by], shape=call.out.shape, direction=direction)
-
-    return translate
-
-
-translate_by(_shift("LEFT"), bits.left_shift)
-translate_by(_shift("RIGHT"), bits.right_shift)
-
-
 # --- conversions --------------------------------------------------------------------------------
 
 
@@ -407,9 +392,3 @@ def _not_complex(x: Item) -> Item:
     if x.dtype.startswith("complex"):
         raise ValueError(_COMPLEX)
     return x
-
-
-untranslated("ONNX has no such function", bessel.i0, bessel.i1, error_function.erfinv)
-untranslated("ONNX has no function of neighboring floats", special.nextafter)
-untranslated("it needs a loop over whole numbers that ONNX has no operator for", special.gcd)
-untranslated("it needs a loop over whole numbers that ONNX has no operator for", special.lcm)

@@ -131,7 +131,7 @@ def _written(w: Writer, x: Item, updates: Item, starts: list[int], axis: int) ->
 
 @translates(searching.searchsorted)
 def _searchsorted(w: Writer, call: Call) -> Item:
-    """Count the elements that lie before each value."""
+    """Count the elements before each value."""
     ordered, values = call.inputs
     kind = "Less" if call.attrs["side"] == "left" else "LessOrEqual"
     rank = len(values.shape)

@@ -70,14 +70,38 @@ def _strided_slice(w: Writer, call: Call) -> Item:
 
 @translates(movement.unslice)
 def _unslice(w: Writer, call: Call) -> Item:
-    pads = []
-    for size, (start, stop, step), count in zip(
-        call.attrs["shape"], call.attrs["slices"], call.x.shape
+    x, pads = call.x, []
+    for axis, (size, (start, stop, step)) in enumerate(
+        zip(call.attrs["shape"], call.attrs["slices"])
     ):
-        if step != 1 or isinstance(count, OpenSize) and start != 0:
-            raise ValueError("strides of a slice's gradient cannot be said")
+        count = x.shape[axis]
+        if step != 1:
+            x, start, stop = _spread(w, x, axis, size, start, step)
+        elif isinstance(count, OpenSize) and start != 0:
+            raise ValueError("places in an open size cannot be said")
         pads.append((start, 0 if stop == size else size - stop))
-    return pad(w, call.x, pads, 0, call.out.shape)
+    return pad(w, x, pads, 0, call.out.shape)
+
+
+def _spread(
+    w: Writer, x: Item, axis: int, size: Any, start: Any, step: int
+) -> tuple[Item, int, int]:
+    """Return (x with zeros between its places along an axis, the first place, that of the end)."""
+    count, gap = x.shape[axis], abs(step)
+    if not all(type(n) is int for n in (size, count)):
+        raise ValueError("strides of a slice's gradient over an open size cannot be said")
+    if not count:
+        return x, 0, 0
+    if step < 0:
+        x = w.slice(x, axis, -1, -_END, count, -1)
+        start = (size - 1 if start is None else start) + (count - 1) * step
+    wide = w.unsqueeze(x, [axis + 1])
+    pairs = [(0, gap - 1 if i == axis + 1 else 0) for i in range(len(wide.shape))]
+    apart = (*x.shape[: axis + 1], gap, *x.shape[axis + 1 :])
+    flat = (*x.shape[:axis], count * gap, *x.shape[axis + 1 :])
+    x = w.reshape(pad(w, wide, pairs, 0, apart), flat)
+    end = (count - 1) * gap + 1
+    return w.slice(x, axis, 0, end, end), start, start + end
 
 
 @translates(movement.constant_pad)

@@ -98,7 +98,7 @@ def _sequence_op(
 
 
 def _only_last(item: Item, dtype: str) -> Item:
-    """Return a value of which the last part alone is known."""
+    """Return a value of which only the last part is known."""
     result = Item("", dtype, ())
     result.last = item
     return result
@@ -120,7 +120,7 @@ def _lstm(w: Writer, call: Call) -> list[Item]:
     if mask:
         states, cells = _masked(w, call, [h, c], mask[0], _lstm_step(weights))
     else:
-        # Gates lie as i, f, c, o here, as i, o, f, c in ONNX.
+        # The gates are stored as i, f, c, o here, and as i, o, f, c in ONNX.
         order = (0, 3, 1, 2)
         states, last, last_cell = _sequence_op(w, call, "LSTM", weights, order, None, [h, c])
         states.last = last

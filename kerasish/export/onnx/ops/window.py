@@ -7,9 +7,14 @@ from typing import Any
 from kerasish.export.onnx.ops.movement import pad
 from kerasish.export.onnx.registry import Call, Translation, translate_by, translates, untranslated
 from kerasish.export.onnx.writer import Item, Writer
+from kerasish.ops import dtypes
 from kerasish.ops.basic import convolution, pool
 
-_LOW = ("float16", "bfloat16")
+# Dtypes of whole numbers -> floats that hold all of them.
+_EXACT = {
+    "bool": "float32", "int8": "float32", "uint8": "float32", "int16": "float32",
+    "uint16": "float32", "int32": "float64", "uint32": "float64",
+}  # fmt: skip
 _TRAINING = "it is a gradient, which only training computes"
 
 
@@ -119,8 +124,8 @@ untranslated(
 def _pooling(kind: str, **options: Any) -> Translation:
     def translate(w: Writer, call: Call) -> Item:
         attrs, x = call.attrs, call.x
-        own = x.dtype if x.dtype in ("float32", "float64", *_LOW) else "float32"
-        if own != x.dtype and x.dtype in ("int32", "int64", "uint32", "uint64"):
+        own = x.dtype if dtypes.is_float(x.dtype) else _EXACT.get(x.dtype)
+        if own is None:
             raise ValueError(f"ONNX pools no {x.dtype}")
         y = w.op(
             kind,

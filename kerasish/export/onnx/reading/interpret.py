@@ -92,7 +92,7 @@ class Interpreter:
             raise ValueError(f"the operator {node.kind} is not known")
         try:
             if _known(node):
-                # Sizes and the like: computed now, so that they are numbers in a trace too.
+                # Sizes and similar values: computed now, so that they are numbers in a trace too.
                 with using_engine(None), np.errstate(all="ignore"):
                     result = _listed(reader(node))
                     return [_array(y) for y in result]

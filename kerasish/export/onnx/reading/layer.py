@@ -34,6 +34,7 @@ class OnnxGraph(Layer):
         super().__init__(**kwargs)
         self.record: Record = json.loads(graph) if isinstance(graph, str) else graph
         self.trainable_weights_of_file = bool(trainable_weights_of_file)
+        self.autocast = False  # the file says in which dtypes its nodes compute
         self.stored: dict[str, Any] = {}
         self.decoded: dict[int, Any] = {}
 

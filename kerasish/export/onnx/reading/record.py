@@ -1,7 +1,7 @@
 """From the bytes of an ONNX file to plain records and arrays, everything checked on the way.
 
 A record is what JSON can hold: it becomes the config of the layer that runs the graph. Larger float
-initializers become arrays beside it, the layer's weights.
+initializers become separate arrays, the layer's weights.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ def parse(data: bytes, folder: str | None = None) -> Parsed:
 
     Args:
         data: the bytes.
-        folder: where external data lies; None: there is none.
+        folder: the folder of external data; None: there is none.
 
     Raises:
         ValueError: as for `read_file`.
@@ -84,7 +84,7 @@ class Reader:
 
     Args:
         onnx: the package.
-        folder: where external data lies.
+        folder: the folder of external data.
     """
 
     def __init__(self, onnx: Any, folder: str | None = None) -> None:
@@ -254,8 +254,8 @@ class Reader:
             readers: (operator, place) of what reads it; `DequantizeLinear` takes narrow dtypes.
 
         Raises:
-            ValueError: its bytes are not as many as its shape says, or lie elsewhere than beside
-                the file.
+            ValueError: the number of its bytes does not match its shape, or they are in a file
+                outside the model's folder.
         """
         word = self._word(tensor.data_type)
         narrow = word in NARROW and {kind for kind, _ in readers} == {"DequantizeLinear"}
@@ -281,7 +281,7 @@ class Reader:
         return widened(word, array, shape) if narrow else array.astype(dtype).reshape(shape)
 
     def _outside(self, tensor: Any, size: int) -> bytes:
-        """Return the bytes of external data: of a file beside the model's only."""
+        """Return the bytes of external data, from a file in the model's folder."""
         place = {entry.key: entry.value for entry in tensor.external_data}
         location = place.get("location", "")
         plain = os.path.basename(location) == location and location not in ("", ".", "..")

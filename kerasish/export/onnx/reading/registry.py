@@ -149,7 +149,7 @@ def tensor(x: Any) -> Any:
 
 
 def check_size(shape: Sequence[Any]) -> tuple[int, ...]:
-    """Return a shape that the file asks for.
+    """Return a shape that the file requests.
 
     Raises:
         ValueError: it is none, or it has too many elements.

@@ -24,7 +24,7 @@ _INSIDE: dict[str, dict[int, str]] = {
 
 
 def check_bounds(data: bytes) -> None:
-    """Raise unless a file's content is made of few enough fields.
+    """Raise if a file's content has too many fields.
 
     Raises:
         ValueError: it is no sequence of protobuf fields, holds too many, or nests too deeply.

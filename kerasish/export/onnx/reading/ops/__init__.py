@@ -4,6 +4,7 @@ from kerasish.export.onnx.reading.ops import arithmetic as arithmetic
 from kerasish.export.onnx.reading.ops import attention as attention
 from kerasish.export.onnx.reading.ops import control as control
 from kerasish.export.onnx.reading.ops import indexing as indexing
+from kerasish.export.onnx.reading.ops import labels as labels
 from kerasish.export.onnx.reading.ops import norms as norms
 from kerasish.export.onnx.reading.ops import pictures as pictures
 from kerasish.export.onnx.reading.ops import quantized as quantized

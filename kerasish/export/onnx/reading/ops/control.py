@@ -61,7 +61,7 @@ def _loop(n: OnnxNode) -> Structure:
         count += 1
         known = _number(going)
         if known is None:
-            if most is None or rows[0]:
+            if rows[0]:
                 raise ValueError("a loop that ends by computed numbers cannot collect rows")
             return _open_loop(n, [n.get(i) for i in range(2, len(n.inputs))])
         go = known

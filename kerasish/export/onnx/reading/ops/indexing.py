@@ -14,7 +14,7 @@ from kerasish.typing import Structure
 
 
 def wrapped(indices: Any, size: int) -> Any:
-    """Return positions with those counted from the end made positive."""
+    """Return positions; those counted from the end become positive."""
     places = ops.cast(tensor(indices), "int32")
     return ops.where(ops.less(places, 0), ops.add(places, int(size)), places)
 
@@ -39,7 +39,7 @@ def _gather_elements(n: OnnxNode) -> Structure:
 
 
 def _positions(indices: Any, sizes: Any) -> Any:
-    """Return index vectors with parts counted from the end made positive."""
+    """Return index vectors; parts counted from the end become positive."""
     places = ops.cast(tensor(indices), "int32")
     return ops.where(
         ops.less(places, 0), ops.add(places, np.array([int(s) for s in sizes], "int32")), places

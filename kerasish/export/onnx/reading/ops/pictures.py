@@ -98,7 +98,7 @@ def _resized(
 
 
 def _places(old: int, size: int, scale: float, kind: str, ends: tuple[float, float]) -> Any:
-    """Return where the samples lie among the old ones."""
+    """Return the positions of the samples between the old ones."""
     i = np.arange(size, dtype="float64")
     exact = scale * old
     if kind == "half_pixel":

@@ -30,7 +30,7 @@ def channels_second(x: Any) -> Any:
 
 
 class Geometry:
-    """Where the windows of a node lie.
+    """The places of the windows of a node.
 
     Attributes:
         window, strides, dilations: a number for each spatial axis.
@@ -146,7 +146,7 @@ def taps(x: Any, g: Geometry, fill: float) -> list[Any]:
     Args:
         x: (n, c, *spatial).
         g: the windows.
-        fill: what lies in the padding.
+        fill: the value of the padding.
     """
     sizes = [int(s) for s in x.shape[2:]]
     extra = g.beyond(sizes)
