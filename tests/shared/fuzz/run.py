@@ -24,11 +24,13 @@ from kerasish.backends.static.lowering import (
     concurrent,
     early_updates,
     in_place,
+    kernel_gradients,
     library,
     program_threads,
     recurrent,
     shared_products,
 )
+from kerasish.backends.static.lowering import loops as column_loops
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.backends.static.runtime import blocks as row_blocks
 from kerasish.graph.passes import recompute, recurrences, thin_products
@@ -78,7 +80,8 @@ def using(engine: Engine) -> Iterator[None]:
     before = config.backend(), config.optimize(), config.dtype_policy()
     limited = (
         cost, concurrent, branches, program_threads, library, row_blocks, recurrent,
-        shared_products, early_updates, in_place, recompute, first_value,
+        shared_products, early_updates, in_place, recompute, first_value, kernel_gradients,
+        column_loops,
     )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
@@ -104,6 +107,9 @@ def using(engine: Engine) -> Iterator[None]:
             thin_products.SMALLEST, thin_products.WORTH = 1, 0.0
             for module in (early_updates, in_place, recompute, first_value):
                 module.LARGE = 0  # type: ignore[attr-defined]
+            column_loops.OWN_CODE_FOR_COLUMNS = 0
+            kernel_gradients.LEAST_FLOPS = kernel_gradients.LEAST_PIXELS = 0
+            kernel_gradients.BALANCED = 0.0
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:

@@ -135,7 +135,7 @@ class Kernel:
         rank: the number of outer sizes (1 unless strides do not collapse).
         segments: whether each row is a piece of memory with its own address and length (see
             `arguments.segment_table`).
-        lanes: values per vector; 0 lets the generator choose.
+        lanes: the most values per vector; 0 lets the generator choose.
     """
 
     inputs: tuple[Input, ...]

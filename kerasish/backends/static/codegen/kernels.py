@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from kerasish.backends.static.codegen.attention import Heads
     from kerasish.backends.static.codegen.direct import Direct
     from kerasish.backends.static.codegen.interleaved import Interleaved
+    from kerasish.backends.static.codegen.kernel_gradient import KernelGradient
     from kerasish.backends.static.codegen.matmul import Matmul
     from kerasish.backends.static.codegen.packed import PackedProduct
     from kerasish.backends.static.codegen.plain import Plain
@@ -47,7 +48,7 @@ if TYPE_CHECKING:
     from kerasish.backends.static.codegen.time_steps import TimeSteps
 
     Product: TypeAlias = Direct | Interleaved | Matmul | PackedProduct | ThinProduct
-    Description: TypeAlias = Kernel | Heads | Plain | Pooling | Product | TimeSteps
+    Description: TypeAlias = Kernel | Heads | KernelGradient | Plain | Pooling | Product | TimeSteps
 
 FORMAT = b"kerasish kernels 1\n"
 WHAT = "compiled kernels"

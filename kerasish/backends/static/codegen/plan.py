@@ -128,11 +128,13 @@ class LoopPlan:
 
     def lanes(self, target: Target) -> int:
         """Values in one vector of this kernel."""
-        if self.kernel.lanes:
-            return self.kernel.lanes
-        ops = {n.op for n in self.kernel.nodes}
-        if "random_bits" in ops:
+        if any(n.op == "random_bits" for n in self.kernel.nodes):
             return 4 * target.lanes
+        most = self._most_lanes(target)
+        return min(most, self.kernel.lanes or most)
+
+    def _most_lanes(self, target: Target) -> int:
+        ops = {n.op for n in self.kernel.nodes}
         wide = any(
             STORED[self.kernel.dtype_of(v)][1] == 8 and self.wide(v) for v in range(self.count)
         )

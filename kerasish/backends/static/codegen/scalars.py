@@ -97,7 +97,9 @@ def cast(w: Writer, x: Value, dtype: str) -> Value:
     if dtype == "bool":
         return w.compare("une" if is_float(x.dtype) else "ne", x, w.like(x, 0))
     if x.dtype == "bool":
-        return w.convert("uitofp" if is_float(dtype) else "zext", x, dtype)
+        if is_float(dtype):  # a select is one instruction, a conversion three
+            return w.select(x, constant(1, dtype, x.lanes), constant(0, dtype, x.lanes))
+        return w.convert("zext", x, dtype)
     if is_float(x.dtype):
         if is_float(dtype):
             return w.convert("fpext" if dtype == "float64" else "fptrunc", x, dtype)

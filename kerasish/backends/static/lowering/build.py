@@ -11,6 +11,7 @@ from kerasish.backends.static.lowering.attention import make_attention
 from kerasish.backends.static.lowering.columns import make_columns
 from kerasish.backends.static.lowering.early_updates import updated_early
 from kerasish.backends.static.lowering.exchange import ExchangeUnit, make_exchange
+from kerasish.backends.static.lowering.kernel_gradients import make_kernel_gradient
 from kerasish.backends.static.lowering.library import (
     View,
     is_scattered,
@@ -262,7 +263,7 @@ class Builder:
                 unit.in_place = True
             return unit
         if name.startswith("convolution"):
-            unit = make_convolution(node) or make_columns(node)
+            unit = make_kernel_gradient(node) or make_convolution(node) or make_columns(node)
         elif node.op.kind == "pool":
             unit = make_max_pool(node, self._pairs.get(node)) or make_pool(node)
         elif node.op.kind == "recurrent":

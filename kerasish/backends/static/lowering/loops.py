@@ -26,6 +26,12 @@ from kerasish.ops import dtypes
 STRUCTURAL = frozenset((0.0, 1.0, -1.0, 2.0, 0.5, -0.5, 3.0, 4.0))
 
 
+# Loops over at least so many elements have their own code for few columns: vectors of as many
+# lanes, without masks.
+OWN_CODE_FOR_COLUMNS = 1 << 15
+LEAST_LANES, MOST_LANES = 4, 16
+
+
 class NotALoop(Exception):  # noqa: N818 (a signal)
     """A fused node has a form that loop kernels do not express."""
 
@@ -95,6 +101,7 @@ class Recipe(NamedTuple):
 
     Attributes:
         rank: the number of outer sizes.
+        lanes: the most values per vector, see `Kernel`.
         inputs: (dtype, level, strided) of each operand.
         steps: (op, dtype of its result, arguments, attributes of composed native code) in order;
             an argument is ("input", number), ("step", number of the step) or ("number", its text,
@@ -103,6 +110,7 @@ class Recipe(NamedTuple):
     """
 
     rank: int
+    lanes: int
     inputs: tuple[tuple[str, str, bool], ...]
     steps: tuple[tuple[Any, str, tuple[Any, ...], tuple[tuple[str, Any], ...]], ...]
     outputs: tuple[tuple[int, str, bool, int | None], ...]
@@ -115,7 +123,7 @@ def build_kernel(recipe: Recipe) -> Kernel:
     Raises:
         NotALoop: loop kernels do not express it.
     """
-    k = KernelBuilder(rank=recipe.rank)
+    k = KernelBuilder(rank=recipe.rank, lanes=recipe.lanes)
     symbols = [k.input(*parts) for parts in recipe.inputs]
     results: list[Any] = []
 
@@ -339,7 +347,20 @@ class LoopUnit(Unit):
             index = len(self._order) + j
             strided = self._column_steps[index] not in (0, 1)
             outputs.append((results[v], v.dtype, strided, None))
-        return Recipe(len(self.axes.outer), tuple(inputs), tuple(steps), tuple(outputs))
+        lanes = self._lanes()
+        return Recipe(len(self.axes.outer), lanes, tuple(inputs), tuple(steps), tuple(outputs))
+
+    def _lanes(self) -> int:
+        """Return the smallest vector that holds a row of a large loop; 0: any.
+
+        The number of lanes changes no finite result: lanes beyond the last column are neutral.
+        """
+        rows, columns = math.prod(self.axes.outer), self.axes.columns
+        strided = any(step not in (0, 1) for step in self._column_steps)
+        if rows == 1 or rows * columns < OWN_CODE_FOR_COLUMNS or strided:
+            return 0
+        lanes = max(LEAST_LANES, 1 << (columns - 1).bit_length())
+        return lanes if lanes <= MOST_LANES else 0
 
     def _draw_name(self) -> str:
         aligned = math.prod(self.axes.outer) == 1 or self.axes.columns % 4 == 0

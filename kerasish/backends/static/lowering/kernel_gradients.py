@@ -1,0 +1,120 @@
+"""Kernel gradients of 2D convolutions in generated loops, where these are faster than oneDNN's.
+
+On two cores with AVX-512 the loops take 0.83 to 0.93 of oneDNN's time for the 3x3 kernels of a
+U-Net in float32. In bfloat16 oneDNN is faster without strides; with strides it takes 2.5 times as
+long as the loops, and in float32 0.9 times.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from kerasish.backends.onednn import native
+from kerasish.backends.static.codegen import kernel_gradient
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.kernel_gradient import LANES, KernelGradient, inside_taps
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.lowering.units import Locate, Unit
+from kerasish.backends.static.machine.machine_code import host_target
+from kerasish.graph.ir import Node
+
+GRAIN = 500_000.0  # FLOPs per thread
+LEAST_FLOPS = 4e6  # with fewer, compilation takes longer than what a training saves
+LEAST_PIXELS = 100  # per image; with fewer, too much time is spent at its edges
+BALANCED = 0.85  # the least share of the threads that works on average
+TAPS = (2, 3, 4, 5)
+
+
+class KernelGradientUnit(Unit):
+    """The gradient of a 2D convolution with respect to its kernel."""
+
+    safe = True
+
+    def __init__(self, node: Node, kernel: KernelGradient, ends: list[int]) -> None:
+        super().__init__(node.op.name, node.inputs, node.outputs)
+        self.kernel, self.sizes, self.ends = kernel, _sizes(node), ends
+        self.x, self.dy = node.inputs
+        self.rows = math.prod(node.inputs[1].shape[:2])
+        self.flops = _flops(node)
+        self.threads = native.threads_for(self.flops, GRAIN)
+        if kernel.dtype != "float32":
+            self.scratch = 4 * node.out.size
+
+    def kernels(self) -> list[KernelGradient]:
+        """Return the one kernel."""
+        return [self.kernel]
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the one record."""
+        x, dy = locate(self.x).address, locate(self.dy).address
+        out = locate(self.writes[0]).address
+        sums = locate(("scratch", self)).address if self.scratch else out
+        block = kernel_gradient.pack(
+            table=load_runtime().table, threads=self.threads, rows=self.rows, sizes=self.sizes,
+            ends=self.ends, x=x, dy=dy, sums=sums, out=out,
+        )  # fmt: skip
+        return [Record(compile_one(self.kernel), block, self.name)]
+
+
+def _flops(node: Node) -> float:
+    return 2.0 * math.prod(node.inputs[1].shape[:-1]) * node.out.size
+
+
+def _sizes(node: Node) -> dict[str, int]:
+    (x, dy), attrs = node.inputs, node.attrs
+    return {
+        "dy_height": dy.shape[1], "dy_width": dy.shape[2], "height": x.shape[1],
+        "width": x.shape[2], "channels": x.shape[3], "filters": dy.shape[3],
+        "kernel_height": node.out.shape[0], "stride": attrs["strides"][0],
+        "dilation": attrs["dilation"][0], "top": attrs["padding"][0][0],
+        "left": attrs["padding"][1][0],
+    }  # fmt: skip
+
+
+def _ends(node: Node) -> list[int] | None:
+    """Return the ends of the parts of a row, see `inside_taps`; None if a row has other parts."""
+    (x, dy), attrs, taps = node.inputs, node.attrs, node.out.shape[1]
+    stride, apart, left = attrs["strides"][1], attrs["dilation"][1], attrs["padding"][1][0]
+    inside = []
+    for p in range(dy.shape[2]):
+        places = [p * stride + k * apart - left for k in range(taps)]
+        inside.append([k for k, q in enumerate(places) if 0 <= q < x.shape[2]])
+    first = next((p for p, own in enumerate(inside) if own), 0)
+    ends = [first]
+    for part in inside_taps(taps):
+        ends.append(ends[-1])
+        while ends[-1] < len(inside) and inside[ends[-1]] == list(part):
+            ends[-1] += 1
+    return None if any(inside[ends[-1] :]) else ends
+
+
+def make_kernel_gradient(node: Node) -> Unit | None:
+    """Return the unit of a kernel gradient; None for other nodes, and where oneDNN is as fast."""
+    if node.op.name != "convolution_kernel_gradient":
+        return None
+    kernel = _structure(node, node.attrs)
+    if kernel is None or host_target().lanes != LANES or _flops(node) < LEAST_FLOPS:
+        return None
+    (_, height, width, filters), channels = node.inputs[1].shape, node.inputs[0].shape[3]
+    if channels % kernel.rows or filters % LANES or height * width < LEAST_PIXELS:
+        return None
+    ends = _ends(node)
+    if ends is None:
+        return None
+    unit = KernelGradientUnit(node, kernel, ends)
+    tiles = node.out.size // (kernel.taps * kernel.rows * kernel.vectors * LANES)
+    rounds = -(-tiles // unit.threads)
+    return unit if tiles >= BALANCED * rounds * unit.threads else None
+
+
+def _structure(node: Node, attrs: dict[str, Any]) -> KernelGradient | None:
+    dtypes = {v.dtype for v in (*node.inputs, node.out)}
+    if len(node.out.shape) != 4 or attrs["groups"] != 1 or node.out.shape[1] not in TAPS:
+        return None
+    strided = attrs["strides"][1] > 1
+    if dtypes != ({"bfloat16"} if strided else {"float32"}):
+        return None
+    vectors = 2 if node.out.shape[3] % (2 * LANES) == 0 else 1
+    stride, apart = attrs["strides"][1], attrs["dilation"][1]
+    return KernelGradient(node.out.dtype, node.out.shape[1], vectors, stride, apart)
