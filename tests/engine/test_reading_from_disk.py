@@ -79,14 +79,17 @@ def test_no_thread_reads_what_takes_less_than_a_switch_of_threads(clock):
     assert threads == ["MainThread"] * 20
 
 
-def test_a_thread_ends_where_reading_is_fast_again(monkeypatch):
+@pytest.mark.parametrize(("seconds", "threaded"), [(0.05, False), (0.1, True)])
+def test_a_thread_ends_with_an_epoch_in_which_reading_was_fast(
+    clock, monkeypatch, seconds, threaded
+):
     monkeypatch.setattr(reading, "all_cores_compute", lambda: True)
-    disk, threads = DiskReader(), []
+    monkeypatch.setattr(reading, "read_ahead", lambda read, numbers, *_: map(read, numbers))
+    disk = DiskReader()
     disk.threaded = True
-    for _ in disk.batches(reader(threads), range(9)):
-        time.sleep(0.02)
-    assert threads == ["kerasish-data-0"] * 9
-    assert not disk.threaded
+    for _ in disk.batches(reader([], seconds, sleep=clock.sleep), range(9)):
+        clock.sleep(1.0)
+    assert disk.threaded == threaded
 
 
 def test_an_error_is_raised_where_its_batch_is_due():
