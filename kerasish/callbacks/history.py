@@ -8,7 +8,7 @@ from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.curves import plot_curves
 from kerasish.callbacks.progress import number
 from kerasish.callbacks.state_checks import check_values, dict_of, is_count, list_of
-from kerasish.callbacks.values import plain
+from kerasish.callbacks.values import input_wait_of, plain
 from kerasish.tables import html_table
 from kerasish.typing import PathLike
 
@@ -21,6 +21,8 @@ class History(Callback):
     Attributes:
         history: {name: [value of each epoch]}; a later `fit` with the same object appends to it.
         epoch: the epochs of the latest `fit`, from 0.
+        input_wait: for each epoch that the latest `fit` has run in this process, the share of its
+            time, 0 to 1, in which training waited for the next batch.
 
     Example:
         >>> history = History()
@@ -33,9 +35,10 @@ class History(Callback):
         super().__init__()
         self.epoch: list[int] = []
         self.history: dict[str, list[Any]] = {}
+        self.input_wait: list[float] = []
 
     def on_train_begin(self, logs: Logs | None = None) -> None:
-        self.epoch = []
+        self.epoch, self.input_wait = [], []
         if self.model is not None:
             self.model.history = self
 
@@ -43,6 +46,8 @@ class History(Callback):
         self.epoch.append(epoch)
         for name, value in (logs or {}).items():
             self.history.setdefault(name, []).append(plain(value))
+        waited, total = input_wait_of(self.model)
+        self.input_wait.append(waited / total if total else 0.0)
 
     def plot(
         self, names: str | None = None, path: PathLike | None = None, show: bool | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from kerasish.callbacks.callback import Callback, Logs
 from kerasish.callbacks.message import say
 from kerasish.callbacks.progress import readable
+from kerasish.callbacks.values import input_wait_of
 
 _LEAST_SECONDS = 0.01
 
@@ -48,7 +49,7 @@ class InputMonitor(Callback):
         self._advised = False
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        waited, total = self.model.training_program.input_wait
+        waited, total = input_wait_of(self.model)
         share = waited / total if total else 0.0
         if logs is not None:
             logs["input_wait"] = share
@@ -63,5 +64,5 @@ class InputMonitor(Callback):
         self._advised = True
         return (
             " Ways to make it less: prefetch() at the end, map() after batch(), map() with "
-            "num_parallel_calls, cache()."
+            "num_parallel_calls, cache(); workers=2 for a PyDataset."
         )

@@ -12,10 +12,11 @@ from typing import Any
 import numpy as np
 
 from kerasish.callbacks.callback import Callback, Logs
-from kerasish.callbacks.values import plain
+from kerasish.callbacks.values import input_wait_of, plain
 from kerasish.reprs import arguments_repr
 
 _LEAST_WIDTH = 4  # columns: a narrower bar says nothing
+_LEAST_WAIT, _LEAST_SHARE = 0.1, 0.1  # seconds, and of an epoch: what is shown of its waiting
 LINE_BYTES = 199  # fewer than 200 bytes including the end of the line
 
 
@@ -218,7 +219,8 @@ class ProgbarLogger(Callback):
     On a terminal or in a notebook it draws a bar with the remaining time and running values, and
     replaces it after the epoch by one line. Elsewhere it prints only that line, shorter than 200
     bytes and without control codes. `verbose` of `fit`: 0 nothing, 1 or "auto" as described, 2 only
-    the lines everywhere.
+    the lines everywhere. The line of an epoch of training says how much of its time was spent
+    waiting for data, if that is more than 10 % and more than 0.1 s.
 
     Example:
         >>> import numpy as np
@@ -258,7 +260,9 @@ class ProgbarLogger(Callback):
         self._update(batch, logs)
 
     def on_epoch_end(self, epoch: int, logs: Logs | None = None) -> None:
-        self._finish(logs)
+        waited, total = input_wait_of(self.model)
+        shown = waited > max(_LEAST_WAIT, _LEAST_SHARE * total)
+        self._finish(logs, f"waiting for data: {waited / total:.0%}" if shown else "")
 
     def on_train_end(self, logs: Logs | None = None) -> None:
         self._release()
@@ -297,10 +301,10 @@ class ProgbarLogger(Callback):
             done = batch + 1 if self._steps is None else min(batch + 1, self._steps)
             self._bar.update(done, lambda: formatted(logs or {}))
 
-    def _finish(self, logs: Logs | None) -> None:
+    def _finish(self, logs: Logs | None, note: str = "") -> None:
         if self._bar is not None:
             self._counted = self._bar.current
-            self._bar.finish(formatted(logs or {}))
+            self._bar.finish(" - ".join(filter(None, [formatted(logs or {}), note])))
             self._bar = None
 
     def _release(self) -> None:

@@ -81,3 +81,14 @@ def set_rate(optimizer: Optimizer, value: float, who: str) -> None:
         rate.assign(value)
     else:
         optimizer.learning_rate = value
+
+
+def input_wait_of(model: Any) -> tuple[float, float]:
+    """Return the seconds for which the last epoch of training waited for batches, and its seconds.
+
+    Args:
+        model: the model that is trained; (0.0, 0.0) for one that is not trained by kerasish.
+    """
+    program = getattr(model, "training_program", None)
+    waited, total = getattr(program, "input_wait", (0.0, 0.0))
+    return float(waited), float(total)

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish.data.node import AUTOTUNE, END, Cursor, DataNode, Selection
-from kerasish.data.threads import GIVEN_BACK, Ahead, all_cores_compute
+from kerasish.data.threads import GIVEN_BACK, Ahead
+from kerasish.engine.data.reading import all_cores_compute
 from kerasish.engine.data.rows import RowsAhead
 from kerasish.typing import Array
 

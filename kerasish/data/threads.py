@@ -17,7 +17,6 @@ from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any
 
-from kerasish import config
 from kerasish.data.node import AUTOTUNE, END, Cursor
 from kerasish.engine.data.py_dataset import do_tasks
 
@@ -238,12 +237,6 @@ class _Channel:
 def _ranked(seconds: deque[float], share: float) -> float:
     """Return the time that a share of a full sample is below; 0.0 where the sample is not full."""
     return sorted(seconds)[int(share * _SAMPLE)] if len(seconds) == _SAMPLE else 0.0
-
-
-def all_cores_compute() -> bool:
-    """Return whether the engine's threads take all cores, so that reading has no free core."""
-    threads = config.threads() or os.environ.get("OMP_NUM_THREADS", "")
-    return not str(threads).isdecimal() or int(threads) >= (os.cpu_count() or 1)
 
 
 def _read_ahead(source: Cursor, channel: _Channel, gives_back: bool) -> None:

@@ -110,3 +110,28 @@ def test_arrays_still_run_natively():
 def test_mistakes(arguments):
     with pytest.raises(ValueError, match="InputMonitor"):
         InputMonitor(**arguments)
+
+
+def slow_data(clock):
+    def slow(x, y):
+        clock.pass_by(STEP)
+        return x, y
+
+    return Dataset.from_tensor_slices((X, Y)).batch(10).map(slow)
+
+
+def test_the_history_and_the_line_of_an_epoch_say_how_long_training_waited(capsys, clock):
+    model = keras.Sequential([keras.Input((3,)), keras.layers.Dense(1)])
+    model.compile("sgd", "mse")
+    history = model.fit(slow_data(clock), epochs=2, verbose=2, callbacks=[Steps(clock)])
+    # The first batch of the first epoch was read before.
+    assert history.input_wait == pytest.approx([3 / 7, 1 / 2])
+    assert set(history.history) == {"loss"}
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.rpartition(" - ")[2] for line in lines] == [
+        "waiting for data: 43%",
+        "waiting for data: 50%",
+    ]
+    model.fit(X, Y, verbose=2)
+    assert model.history.input_wait == [0.0]
+    assert "waiting" not in capsys.readouterr().out

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 
 import numpy as np
@@ -11,6 +12,7 @@ import kerasish as keras
 from kerasish import config, layers
 from kerasish.callbacks import Callback, NaNAutopsy, Resume
 from kerasish.data import Dataset
+from kerasish.engine.data import reading
 from kerasish.engine.data.source import SourceData
 from kerasish.engine.training import blocks
 
@@ -93,6 +95,7 @@ def fills(monkeypatch):
         return count
 
     monkeypatch.setattr(blocks.BlockRun, "_fill", spy)
+    monkeypatch.setattr(blocks, "_SLOW_STEP", math.inf)  # on a busy machine a read may take long
     return sizes
 
 
@@ -264,3 +267,72 @@ def test_labels_are_checked_before_a_block_is_trained_on():
     wrong = Dataset.from_tensor_slices((X, labels)).batch(8)
     with pytest.raises(ValueError, match="7"):
         model.fit(wrong, verbose=0)
+
+
+class Numbered(keras.utils.PyDataset):
+    """Batches that note, with the number of steps done, when they are read."""
+
+    def __init__(self, read, **options):
+        super().__init__(**options)
+        self.read, self.model, self.ends = read, None, []
+
+    def __len__(self):
+        return 25
+
+    def __getitem__(self, index):
+        self.read.append((index, self.steps()))
+        return X[index * 8 : index * 8 + 8], Y[index * 8 : index * 8 + 8]
+
+    def steps(self):
+        return 0 if self.model is None else int(self.model.optimizer.iterations.numpy())
+
+    def on_epoch_end(self):
+        self.ends.append(self.steps())
+
+
+class Knows(Callback):
+    """Gives the data its model."""
+
+    every_batch = False
+
+    def __init__(self, dataset):
+        super().__init__()
+        self.dataset = dataset
+
+    def on_train_begin(self, logs=None):
+        self.dataset.model = self.model
+
+
+@pytest.mark.parametrize(
+    ("options", "ahead"), [({}, 8), ({"max_queue_size": 3}, 3), ({"workers": 0}, 1)]
+)
+def test_batches_of_a_py_dataset_are_read_ahead_within_limits(options, ahead, fills):
+    read = []
+    dataset = Numbered(read, **options)
+    in_blocks = train(dataset, [Knows(dataset)], epochs=2, shuffle=False)
+    numbers = [number for number, _ in read]
+    assert numbers == [*range(25), *range(25)]  # the first is read once
+    early = [number + 25 * (place >= 25) - steps for place, (number, steps) in enumerate(read)]
+    assert max(early) == ahead - 1
+    assert dataset.ends == [25, 50]  # after the last batch was trained on
+    single = train(Numbered([], **options), [Batches()], epochs=2, shuffle=False)
+    assert_same(in_blocks, single)
+
+
+def test_slow_reading_ends_a_block(fills, monkeypatch):
+    monkeypatch.setattr(blocks, "_SLOW_STEP", 0.0)
+    monkeypatch.setattr(blocks, "_SLOW_SHARE", 1e-9)  # each read takes long
+    in_blocks = train(mapped(), epochs=2)
+    assert fills == [8, *[1] * 17] * 2  # before the first block no step is known
+    assert_same(in_blocks, train(mapped(), [Batches()], epochs=2))
+
+
+@pytest.mark.parametrize("threaded", [False, True])
+def test_data_on_disk_are_trained_on_in_blocks(threaded, fills, tmp_path, monkeypatch):
+    monkeypatch.setattr(reading.DiskReader, "_is_slow", lambda self, factor: threaded)
+    np.save(tmp_path / "x.npy", X)
+    stored = np.load(tmp_path / "x.npy", mmap_mode="r")
+    options = {"y": Y, "batch_size": 8}
+    from_disk = train(stored, **options)
+    assert fills == [8, 8, 8, 1] * 3
+    assert_same(from_disk, train(X, **options))

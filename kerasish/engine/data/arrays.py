@@ -12,14 +12,14 @@ import numpy as np
 from kerasish import tree
 from kerasish.engine.data.batch import Batch, row_counts
 from kerasish.engine.data.convert import map_leaves
-from kerasish.engine.data.data import Data, random_order
-from kerasish.engine.data.rows import ArrayRows, Rows, SparseRows, as_rows
+from kerasish.engine.data.data import MOST_AHEAD, Data, random_order
+from kerasish.engine.data.reading import DiskReader
+from kerasish.engine.data.rows import ArrayRows, Rows, SparseRows, StoredRows, as_rows
 from kerasish.engine.data.structures import StructureRows
 from kerasish.engine.data.weights import class_weights_of, combine
 from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
-    from kerasish.engine.data.rows import StoredRows
     from kerasish.engine.functional.host_stage import HostInputs
 
 DEFAULT_BATCH_SIZE = 32
@@ -81,6 +81,9 @@ class ArrayData(Data):
         self._simple = not any(tree.is_nested(part) for part in parts)
         self._rows: list[Rows] = [leaf for leaf in tree.flatten(parts) if leaf is not None]
         self.in_memory = self._class_weight is None and all(r.in_memory for r in self._rows)
+        self.reads_ahead = 0 if self.in_memory else MOST_AHEAD
+        on_disk = [rows.any_thread for rows in self._rows if isinstance(rows, StoredRows)]
+        self._reader = DiskReader() if on_disk and all(on_disk) else None
         self.batch_size: int = rows_per_batch(batch_size, self.num_samples, steps_per_epoch)
         self._all_batches = -(-self.num_samples // self.batch_size)
 
@@ -173,13 +176,20 @@ class ArrayData(Data):
         whole, first, stop = self._window(epoch, self._all_batches)
         order = self._permutation(whole) if self._shuffle else None
         size, count = self.batch_size, self.num_samples or 0
-        for number in range(first + start, stop):
+
+        def read(number: int) -> Batch:
             low, high = number * size, min((number + 1) * size, count)
             if order is None:
                 flat = [rows.part(low, high) for rows in self._rows]
             else:
                 flat = [rows.take(order[low:high]) for rows in self._rows]
-            yield self._weigh(self.pack(flat))
+            return self._weigh(self.pack(flat))
+
+        numbers = range(first + start, stop)
+        if self._reader is None:
+            yield from map(read, numbers)
+        else:
+            yield from self._reader.batches(read, numbers)
         if self._steps is not None and stop - first < self._steps:
             self._warn_short(f"x ({count} rows in batches of {size})", epoch, stop - first)
 

@@ -14,6 +14,8 @@ from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.engine.data.batch import Batch
 from kerasish.overriding import Closing
 
+MOST_AHEAD = 8  # batches that are read one after the other before they are trained on
+
 
 class Epoch(Closing, Iterator[Batch]):
     """The batches of one epoch; `close` (or leaving a `with`) ends the threads that read them.
@@ -80,7 +82,7 @@ class Data(Closing):
         num_batches: batches per epoch, None where unknown (it becomes known after one epoch).
         batch_size: rows per batch, None where the source decides.
         in_memory: whether `arrays`, `pack` and `order` exist (plain arrays only).
-        reads_ahead: whether batches may be read before the ones before them are trained on.
+        reads_ahead: how many batches may be read before the ones before them are trained on.
         exhausted: set when a generator is exhausted: later epochs have no batches, training stops.
     """
 
@@ -88,7 +90,7 @@ class Data(Closing):
     batch_size: int | None = None
     _length: int | None = None  # batches that the source has in a pass, None where unknown
     in_memory = False
-    reads_ahead = False
+    reads_ahead = 0
     exhausted = False
     _numbered = True  # whether the batches depend on the number of the epoch
 

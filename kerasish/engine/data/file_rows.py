@@ -10,6 +10,9 @@ import numpy as np
 
 from kerasish.typing import Array
 
+_MOST_PARTS = 512  # of one read: the system may allow 1,024
+_ADJACENT_SHARE = 0.25  # of the rows that follow another one: fewer are read one by one
+
 
 class FileRows:
     """Rows of numbers at a place of a file, one after the other.
@@ -37,19 +40,34 @@ class FileRows:
         """Return adjacent rows, those of `[start:stop]`."""
         start, stop, _ = slice(start, stop).indices(self._shape[0])
         rows = np.empty((max(0, stop - start), *self._shape[1:]), self._dtype)
-        self._read(memoryview(rows.reshape(-1)).cast("B"), start)
+        self._read(memoryview(rows.reshape(-1)).cast("B"), self._offset + start * self._width)
         return rows
 
     def take(self, indices: Array) -> Array:
         """Return some rows, in order."""
         rows = np.empty((len(indices), *self._shape[1:]), self._dtype)
         content, width = memoryview(rows.reshape(-1)).cast("B"), self._width
-        for place in np.argsort(indices, kind="stable").tolist():
-            self._read(content[place * width : (place + 1) * width], int(indices[place]))
+        descriptor, preadv = self._descriptor, os.preadv
+        order = np.argsort(indices, kind="stable")
+        ascending = indices[order]
+        places, starts = (order * width).tolist(), (ascending * width + self._offset).tolist()
+        if np.count_nonzero(np.diff(ascending) == 1) < _ADJACENT_SHARE * len(places):
+            for place, start in zip(places, starts):
+                part = content[place : place + width]
+                if preadv(descriptor, (part,), start) != width:
+                    self._read(part, start)
+            return rows
+        first = np.flatnonzero(np.diff(ascending, prepend=ascending[0] - 2) != 1).tolist()
+        for begin, end in zip(first, [*first[1:], len(places)]):  # rows that lie in sequence
+            for at in range(begin, end, _MOST_PARTS):
+                parts = [content[p : p + width] for p in places[at : min(at + _MOST_PARTS, end)]]
+                if preadv(descriptor, parts, starts[at]) != len(parts) * width:
+                    for part, start in zip(parts, starts[at:]):
+                        self._read(part, start)
         return rows
 
-    def _read(self, content: Any, row: int) -> None:
-        at, done = self._offset + row * self._width, 0
+    def _read(self, content: Any, at: int) -> None:
+        done = 0
         while done < len(content):
             count = os.preadv(self._descriptor, [content[done:]], at + done)
             if not count:

@@ -11,7 +11,7 @@ from typing import Any
 
 from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.engine.data.batch import Batch, to_batch
-from kerasish.engine.data.data import Data, random_order
+from kerasish.engine.data.data import MOST_AHEAD, Data, random_order
 from kerasish.engine.data.streams import add_place
 from kerasish.reprs import arguments_repr
 
@@ -23,7 +23,9 @@ class PyDataset:
     or `num_batches`, the number of batches (None: endless, then `fit` needs `steps_per_epoch`).
 
     Args:
-        workers: threads that read ahead; 0 or 1: the main thread reads, when a batch is requested.
+        workers: threads that read ahead while the engine computes. 1: the main thread reads, up to
+            8 batches before the first of them is trained on. 0: the main thread reads each batch
+            when the one before has been trained on, for batches that depend on the model.
         use_multiprocessing: accepted for compatibility. Workers are threads here as well: batches
             need not be copied between processes, and NumPy, h5py and file reading release the GIL.
         max_queue_size: batches read ahead at most.
@@ -106,6 +108,8 @@ class PyDatasetData(Data):
         self._shuffle = bool(shuffle)
         self._seed = seed
         self._what = type(dataset).__name__
+        if dataset.workers:
+            self.reads_ahead = min(MOST_AHEAD, dataset.max_queue_size)
         total = dataset.num_batches
         if total is None and steps_per_epoch is None:
             raise ValueError(

@@ -111,6 +111,7 @@ class StoredRows:
 
     Attributes:
         file: the rows as stored in a file, where h5py is not needed to read them; else None.
+        any_thread: whether any thread may read: h5py and memory maps allow it.
     """
 
     in_memory = False
@@ -122,6 +123,8 @@ class StoredRows:
         self._strings, self._exact = strings, exact
         self._one_by_one = False
         self._mapped, self.file = _plain(source), file_rows(source)
+        kind = type(source).__module__.partition(".")[0]
+        self.any_thread = isinstance(source, np.memmap) or kind == "h5py"
         self.shape = tuple(source.shape)
         self.count = self.shape[0] if self.shape else 0
 

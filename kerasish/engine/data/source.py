@@ -11,7 +11,7 @@ from kerasish import tree
 from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.callbacks.state_checks import WRONG_KINDS
 from kerasish.engine.data.batch import Batch, to_batch
-from kerasish.engine.data.data import BatchesAhead, Data
+from kerasish.engine.data.data import MOST_AHEAD, BatchesAhead, Data
 from kerasish.engine.data.rows import RowsAhead
 from kerasish.engine.data.streams import add_place
 from kerasish.errors import ResumeError
@@ -87,7 +87,7 @@ class SourceData(Data):
         training: whether errors name `steps_per_epoch` (else `steps`).
     """
 
-    reads_ahead = True
+    reads_ahead = MOST_AHEAD
 
     def __init__(
         self,

@@ -156,7 +156,7 @@ class PackedData(HostStageData):
 
     def __init__(self, data: Data, prepare: Callable[[Any], Any]) -> None:
         super().__init__(data, prepare)
-        self.reads_ahead = False  # batches of different sizes cannot be stored side by side
+        self.reads_ahead = 0  # batches of different sizes cannot be stored side by side
 
 
 registry.add_builtins("kerasish", {"Folded": ModulePlace("kerasish.engine.folding.folded:Folded")})

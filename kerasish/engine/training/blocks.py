@@ -9,6 +9,7 @@ over which the engine runs as over arrays in memory.
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -18,15 +19,19 @@ from kerasish import tree
 from kerasish.backends import CompiledStep, RowRun
 from kerasish.callbacks import Resume
 from kerasish.engine.data.batch import Batch
-from kerasish.engine.data.data import BatchesAhead, Data, Epoch
+from kerasish.engine.data.data import MOST_AHEAD, BatchesAhead, Data, Epoch
 from kerasish.engine.training.evaluation import logs_of
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.updates import SECONDS_BETWEEN_UPDATES, Updates
-from kerasish.ranks import from_writer
+from kerasish.ranks import current_sharding, from_writer
 
-MOST_BATCHES = 8
+MOST_BATCHES = MOST_AHEAD
 # Of a batch: to copy a larger one twice takes longer than Python's part of a call.
-MOST_BYTES = 2**16
+MOST_BYTES = 2**19
+# Reading a batch for a larger share of a step ends a block, so that a thread of the source reads
+# while the engine computes. In shorter steps the calls would cost more than is gained.
+_SLOW_SHARE = 0.25
+_SLOW_STEP = 5e-4  # seconds
 _ROUNDS = 16  # blocks for which a native run is prepared at once
 
 
@@ -146,6 +151,9 @@ class BlockRun:
         self._steps: RowRun | None = None  # over the block, from that place on
         self._over = False  # whether the next batch, if there is one, is of another kind
         self._error: Exception | None = None  # raised by the batch after those of the block
+        self._ranks = current_sharding() is not None  # they read equally many batches at once
+        self._most = MOST_AHEAD  # of the next block
+        self._step = 0.0  # seconds of one, in the last block
 
     def run(self) -> None:
         """Train on batches as long as they are alike; the others are left in the epoch."""
@@ -159,7 +167,7 @@ class BlockRun:
             elif by_rows or ahead is not None and read:
                 more = self._run_single()
             else:
-                more = self._data.reads_ahead and self._run_block()
+                more = self._data.reads_ahead > 0 and self._run_block()
 
     def _run_single(self) -> bool:
         """Run a batch before, between or behind those of rows; return whether there was one."""
@@ -235,11 +243,12 @@ class BlockRun:
                 self._run(*block.batch(number % block.most))
             self.last, self.shown = self.last + count, False
             return
-        done = 0
+        done, start = 0, time.perf_counter()
         while done < count:  # all of them: the place in the data is behind the block
             more = steps.run(SECONDS_BETWEEN_UPDATES, count - done)
             done += more
             self._did(more)
+        self._step = (time.perf_counter() - start) / count
         if steps.left < block.most:
             self._steps = None
         self._save_after(count)
@@ -249,10 +258,13 @@ class BlockRun:
         count, known = 0, self._data.num_batches
         # What follows the last batch is done after training on it.
         left = math.inf if known is None else known - 1 - self.last
-        limit = left if most is None else min(most, left)
-        while count < limit:
+        limit = min(left, self._most, self._data.reads_ahead, math.inf if most is None else most)
+        slow = False
+        while count < limit and not slow:
             try:
+                waited = self._batches.waited
                 batch = next(self._batches, None)
+                slow = self._is_slow(self._batches.waited - waited)
                 if batch is not None and self._check is not None:
                     self._check(*batch)
             except Exception as error:  # noqa: BLE001 (raised after the batches before it)
@@ -268,7 +280,11 @@ class BlockRun:
                 break
             block.put(batch, (self._place + count) % block.most)
             count += 1
-            if count == block.most:
-                return count
-        self._over = not count or count < limit or self._error is not None
+        if not self._ranks:
+            self._most = 1 if slow else min(2 * self._most, MOST_AHEAD)
+        self._over = not count or count < limit and not slow or self._error is not None
         return count
+
+    def _is_slow(self, seconds: float) -> bool:
+        """Return whether a batch took so long to read that those before it are to be run."""
+        return not self._ranks and seconds > _SLOW_SHARE * self._step > _SLOW_SHARE * _SLOW_STEP
