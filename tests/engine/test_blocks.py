@@ -303,18 +303,18 @@ class Knows(Callback):
         self.dataset.model = self.model
 
 
-@pytest.mark.parametrize(
-    ("options", "ahead"), [({}, 8), ({"max_queue_size": 3}, 3), ({"workers": 0}, 1)]
-)
-def test_batches_of_a_py_dataset_are_read_ahead_within_limits(options, ahead, fills):
+@pytest.mark.parametrize("options", [{}, {"workers": 0}, {"workers": 2}])
+def test_the_main_thread_reads_one_batch_of_a_py_dataset_per_step(options, fills):
+    """Batches may depend on the model, as in Keras. Only workers read ahead."""
     read = []
     dataset = Numbered(read, **options)
     in_blocks = train(dataset, [Knows(dataset)], epochs=2, shuffle=False)
-    numbers = [number for number, _ in read]
-    assert numbers == [*range(25), *range(25)]  # the first is read once
-    early = [number + 25 * (place >= 25) - steps for place, (number, steps) in enumerate(read)]
-    assert max(early) == ahead - 1
-    assert dataset.ends == [25, 50]  # after the last batch was trained on
+    assert sorted(number for number, _ in read) == sorted([*range(25), *range(25)])
+    if options.get("workers", 1) < 2:
+        assert [number for number, _ in read] == [*range(25), *range(25)]
+        early = [number + 25 * (place >= 25) - steps for place, (number, steps) in enumerate(read)]
+        assert max(early) == 0
+        assert dataset.ends == [25, 50]  # after the last batch was trained on
     single = train(Numbered([], **options), [Batches()], epochs=2, shuffle=False)
     assert_same(in_blocks, single)
 

@@ -23,9 +23,8 @@ class PyDataset:
     or `num_batches`, the number of batches (None: endless, then `fit` needs `steps_per_epoch`).
 
     Args:
-        workers: threads that read ahead while the engine computes. 1: the main thread reads, up to
-            8 batches before the first of them is trained on. 0: the main thread reads each batch
-            when the one before has been trained on, for batches that depend on the model.
+        workers: threads that read ahead while the engine computes. 0 and 1: the main thread reads
+            each batch after the previous one was trained on, so batches may depend on the model.
         use_multiprocessing: accepted for compatibility. Workers are threads here as well: batches
             need not be copied between processes, and NumPy, h5py and file reading release the GIL.
         max_queue_size: batches read ahead at most.
@@ -108,7 +107,7 @@ class PyDatasetData(Data):
         self._shuffle = bool(shuffle)
         self._seed = seed
         self._what = type(dataset).__name__
-        if dataset.workers:
+        if dataset.workers > 1:
             self.reads_ahead = min(MOST_AHEAD, dataset.max_queue_size)
         total = dataset.num_batches
         if total is None and steps_per_epoch is None:
