@@ -83,7 +83,7 @@ def set_rate(optimizer: Optimizer, value: float, who: str) -> None:
         optimizer.learning_rate = value
 
 
-def input_wait_of(model: Any) -> tuple[float, float]:
+def input_wait_of(model: object) -> tuple[float, float]:
     """Return the seconds for which the last epoch of training waited for batches, and its seconds.
 
     Args:
