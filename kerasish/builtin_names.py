@@ -17,7 +17,7 @@ class Builtins(MutableMapping[str, Any]):
         module: adds names when it is imported, which the first look at the names does; "": none.
 
     Example:
-        >>> known = Builtins({"floor": Place("math:floor")})
+        >>> known = Builtins({"floor": ModulePlace("math:floor")})
         >>> known["floor"](2.5)
         2
     """

@@ -59,7 +59,7 @@ def test_two_recordings_are_compared(tmp_path, monkeypatch):
     assert "shape" in changed(a=[np.array([1.0]), 3, "x"])[0]
     assert "3 and 4" in changed(a=[np.array([1.0, 2.0]), 4, "x"])[0]
     assert "off by" in changed(b={"n": np.array([0.0])})[0]
-    assert "/c: in one" in changed(c=1)[0]
+    assert "/c: in only one file" in changed(c=1)[0]
     np.savez(tmp_path / "p.npz", x=np.arange(3), y=np.float16(1.0))
     np.savez(tmp_path / "q.npz", x=np.arange(1, 4), y=np.float32(1.0))
     found = facts.differences(tmp_path / "p.npz", tmp_path / "q.npz")

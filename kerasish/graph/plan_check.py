@@ -80,7 +80,7 @@ def check_plan(
 
     Example:
         >>> x, y = Access("x", "arena", 0, 8), Access("y", "arena", 0, 8)
-        >>> check_plan({"arena": 64}, [x], [Step("twice", (x,), (y,))], [y])
+        >>> check_plan({"arena": 64}, [x], [PlanStep("twice", (x,), (y,))], [y])
         Traceback (most recent call last):
         ...
         kerasish.graph.plan_check.PlanError: step 0 (twice): writes y over x, which it reads

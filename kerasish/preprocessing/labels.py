@@ -128,7 +128,7 @@ class LabelRows:
         who: what messages call the caller.
 
     Example:
-        >>> rows = Rows({"filename": ["a.png", "b.png"], "class": ["x", "y"]}, "flow")
+        >>> rows = LabelRows({"filename": ["a.png", "b.png"], "class": ["x", "y"]}, "flow")
         >>> rows.take("filename", None, "class")
         >>> rows.keep([True, False], None)
         >>> rows.columns

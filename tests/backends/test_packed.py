@@ -49,7 +49,7 @@ def test_products_of_integers(own, monkeypatch):
         np.testing.assert_array_equal(keras.function(integer_matmul)(a, b), expected)
     assert len(made) == len(SIZES)
     if own or not exact_library():
-        assert set(made) == {"PackedUnit"}
+        assert set(made) == {"PackedWeightsUnit"}
     else:
         assert set(made) == {"IntegerMatmulUnit"}
 
@@ -79,7 +79,7 @@ def test_products_with_packed_weights(bits, block, monkeypatch):
         )
         largest = np.abs(expected).max()
         np.testing.assert_allclose(y, expected, rtol=0, atol=2e-5 * largest)
-    assert made == ["PackedUnit"] * len(SIZES)
+    assert made == ["PackedWeightsUnit"] * len(SIZES)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -108,7 +108,7 @@ def test_older_processors_of_onednn_are_not_trusted(monkeypatch):
     a, b = np.full((2, 64), 127, "int8"), np.full((64, 40), 127, "int8")
     config.set_backend("static")
     y = keras.function(integer_matmul)(a, b)
-    assert made == ["PackedUnit"] and np.unique(y).tolist() == [64 * 127 * 127]
+    assert made == ["PackedWeightsUnit"] and np.unique(y).tolist() == [64 * 127 * 127]
 
 
 def infer(op, *arrays, **attrs):

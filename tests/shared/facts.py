@@ -101,7 +101,7 @@ def _differences(a: Any, b: Any, where: str) -> list[str]:
     if type(a) is not type(b):
         return [f"{where}: {type(a).__name__} and {type(b).__name__}"]
     if isinstance(a, dict):
-        found = [f"{where}/{k}: in only one of both" for k in a.keys() ^ b.keys()]
+        found = [f"{where}/{k}: in only one file" for k in a.keys() ^ b.keys()]
         for key in a.keys() & b.keys():
             found += _differences(a[key], b[key], f"{where}/{key}")
         return found
