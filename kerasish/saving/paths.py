@@ -25,6 +25,7 @@ _SKIPPED = {
     "_build_shapes", "input_spec",
     "_slots", "_variables", "_trainable_variables", "_places", "_averages", "_accumulators",
 }  # fmt: skip
+# By class name, since the names are those of Keras's files, not of the classes here.
 # Public name -> name of the class in paths and .h5 files, where they differ.
 INNER_NAMES = {"GroupQueryAttention": "GroupedQueryAttention"}
 # Attributes that Keras calls by other names.
