@@ -145,7 +145,7 @@ def build(kernels: dict[str, Hashable], target: Target, threads: int = 1) -> lis
 
 
 def texts(kernels: dict[str, Hashable], target: Target) -> dict[str, tuple[str, set[str]]]:
-    """For each symbol the LLVM IR of its kernel, and the intrinsics to declare."""
+    """Return, for each symbol, the LLVM IR of its kernel and the intrinsics to declare."""
     results: dict[str, tuple[str, set[str]]] = {}
     for symbol, kernel in kernels.items():
         if isinstance(kernel, KernelText):
@@ -173,7 +173,7 @@ def _generator_of(kernel: Hashable) -> Callable[[Any, str, Target], tuple[str, s
 
 
 def kernel_key(kernel: Hashable, target: Target) -> str:
-    """The kernel's symbol and the name of its file: a hash of everything its code depends on."""
+    """Return the symbol and file name of a kernel: a hash of everything its code depends on."""
     text = f"{kernel!r}|{target!r}|{_versions()}"
     return "k" + hashlib.sha256(text.encode()).hexdigest()[:40]
 
@@ -194,7 +194,7 @@ def _versions() -> str:
 
 
 def cache_folder() -> Path | None:
-    """Where kernels are kept on disk; None if nowhere."""
+    """Return the folder of kernels on disk; None if there is none."""
     return disk.cache_folder("kernels")
 
 

@@ -26,8 +26,8 @@ from kerasish.ops import dtypes
 STRUCTURAL = frozenset((0.0, 1.0, -1.0, 2.0, 0.5, -0.5, 3.0, 4.0))
 
 
-# Loops over at least so many elements have their own code for few columns: vectors of as many
-# lanes, without masks.
+# With this number of elements or more, loops over few columns have code of their own: vectors with
+# one lane per column, without masks.
 OWN_CODE_FOR_COLUMNS = 1 << 15
 LEAST_LANES, MOST_LANES = 4, 16
 

@@ -27,7 +27,7 @@ def prefault(arrays: Sequence[Array]) -> threading.Thread | None:
     """Let a thread take the pages of arrays, most of which will be written soon.
 
     Args:
-        arrays: new ones; what they hold stays as it is, whoever writes to them meanwhile.
+        arrays: new ones. Their elements do not change, also if other code writes to them meanwhile.
 
     Returns:
         The thread; None where taking pages ahead is not possible, or does not pay.
