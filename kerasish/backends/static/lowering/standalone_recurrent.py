@@ -188,7 +188,7 @@ def _first_rows(unit: DirectUnit) -> DirectUnit:
 def join_products(
     units: Sequence[Unit], root: Callable[[Value], Value], kept: set[Value]
 ) -> list[Unit]:
-    """Return the units with products of inputs joined to the recurrences, if nothing else reads them.
+    """Join products of inputs to the recurrences that are their only readers; return the units.
 
     Args:
         units: in order.
