@@ -8,6 +8,7 @@ from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.losses.loss import PlainLoss
 from kerasish.losses.pair import as_float
+from kerasish.losses.targets import takes
 from kerasish.typing import TensorLike
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _NEVER = -1e30  # in place of the logarithm of 0; keeps gradients finite
 
 
+@takes("labels")
 def ctc(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return -log of the probability of the labels, summed over all their alignments in time.
 
@@ -96,6 +98,3 @@ class CTC(PlainLoss):
     """
 
     _function = staticmethod(ctc)
-
-
-ctc.takes_classes = True  # type: ignore[attr-defined]

@@ -8,6 +8,7 @@ from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import as_float
+from kerasish.losses.targets import takes
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 _NEVER = -1e30  # in place of the logarithm of 0; keeps gradients finite
 
 
+@takes("labels")
 def circle(
     y_true: TensorLike,
     y_pred: TensorLike,
@@ -115,6 +117,3 @@ class Circle(LossFunction):
             circle, reduction, name, dtype,
             remove_diagonal=remove_diagonal, gamma=gamma, margin=margin,
         )  # fmt: skip
-
-
-circle.takes_classes = True  # type: ignore[attr-defined]

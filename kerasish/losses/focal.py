@@ -9,12 +9,14 @@ from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import pair, same_shape
 from kerasish.losses.probabilistic import check_share, smooth
+from kerasish.losses.targets import takes
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
+@takes("binary")
 def binary_focal_crossentropy(
     y_true: TensorLike,
     y_pred: TensorLike,
@@ -58,6 +60,7 @@ def binary_focal_crossentropy(
     return ops.mean(values, axis)
 
 
+@takes("one-hot")
 def categorical_focal_crossentropy(
     y_true: TensorLike,
     y_pred: TensorLike,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from kerasish import ops, registry, tree
 from kerasish.losses.reduction import align, check_reduction, reduce_losses
+from kerasish.losses.targets import targets_of
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.signatures import any_arguments, with_defaults
@@ -151,8 +152,8 @@ class LossFunction(Loss):
         return self.fn(y_true, y_pred, **self.fn_kwargs)
 
     def _target(self, y_true: TensorLike) -> Structure:
-        if getattr(self.fn, "takes_classes", False):
-            # Numbers of classes stay whole: a float32 holds no integer above 2**24.
+        targets = targets_of(self.fn)
+        if targets is not None and targets.integers:
             return ops.convert_to_tensor(y_true)
         return _as_dtype(y_true, self._dtype)
 

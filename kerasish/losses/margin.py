@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kerasish import ops
 from kerasish.losses.loss import PlainLoss
 from kerasish.losses.pair import pair
+from kerasish.losses.targets import takes
 from kerasish.typing import TensorLike
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ def _shortfall(y_true: TensorLike, y_pred: TensorLike, what: str) -> Tensor:
     return ops.maximum(ops.subtract(1.0, ops.multiply(_signs(y_true), y_pred)), 0.0)
 
 
+@takes("signs")
 def hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(max(1 - y_true * y_pred, 0)) over the last axis.
 
@@ -40,6 +42,7 @@ def hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return ops.mean(_shortfall(y_true, y_pred, "hinge"), -1)
 
 
+@takes("signs")
 def squared_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(max(1 - y_true * y_pred, 0)²) over the last axis.
 
@@ -56,6 +59,7 @@ def squared_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return ops.mean(ops.square(_shortfall(y_true, y_pred, "squared_hinge")), -1)
 
 
+@takes("elements")
 def categorical_hinge(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return max(1 + best wrong prediction - the right one, 0) over the last axis.
 

@@ -9,12 +9,14 @@ from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import pair
 from kerasish.losses.shares import batch_sum
+from kerasish.losses.targets import takes
 from kerasish.typing import Axis, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
+@takes("any")
 def dice(y_true: TensorLike, y_pred: TensorLike, axis: int | Sequence[int] | None = None) -> Tensor:
     """Return 1 - 2 * sum(t * p) / (sum(t) + sum(p)).
 
@@ -36,6 +38,7 @@ def dice(y_true: TensorLike, y_pred: TensorLike, axis: int | Sequence[int] | Non
     return ops.subtract(1.0, ops.divide(common, ops.add(whole, config.epsilon())))
 
 
+@takes("any")
 def tversky(
     y_true: TensorLike,
     y_pred: TensorLike,

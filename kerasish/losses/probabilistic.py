@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction, PlainLoss
 from kerasish.losses.pair import as_float, pair, same_shape
+from kerasish.losses.targets import takes
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ def check_share(label_smoothing: float, what: str) -> float:
     return label_smoothing
 
 
+@takes("binary")
 def binary_crossentropy(
     y_true: TensorLike,
     y_pred: TensorLike,
@@ -54,6 +56,7 @@ def binary_crossentropy(
     return ops.mean(ops.binary_crossentropy(y_true, y_pred, from_logits), axis)
 
 
+@takes("one-hot")
 def categorical_crossentropy(
     y_true: TensorLike,
     y_pred: TensorLike,
@@ -83,6 +86,7 @@ def categorical_crossentropy(
     return ops.categorical_crossentropy(y_true, y_pred, from_logits, axis)
 
 
+@takes("classes")
 def sparse_categorical_crossentropy(
     y_true: TensorLike,
     y_pred: TensorLike,
@@ -120,10 +124,7 @@ def sparse_categorical_crossentropy(
     return values
 
 
-# Targets are numbers of classes: they are not turned into floats on the way.
-sparse_categorical_crossentropy.takes_classes = True  # type: ignore[attr-defined]
-
-
+@takes("elements")
 def kl_divergence(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return sum(t * log(t / p)) over the last axis.
 
@@ -145,6 +146,7 @@ def kl_divergence(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return ops.sum(ops.multiply(t, ops.log(ops.divide(t, p))), -1)
 
 
+@takes("elements", lowest=0)
 def poisson(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(p - t * log(p)) over the last axis: p is the rate, t the count.
 
@@ -163,6 +165,7 @@ def poisson(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return ops.mean(ops.subtract(y_pred, ops.multiply(y_true, log_p)), -1)
 
 
+@takes("classes")
 def categorical_generalized_cross_entropy(
     y_true: TensorLike, y_pred: TensorLike, q: float
 ) -> Tensor:
@@ -189,9 +192,6 @@ def categorical_generalized_cross_entropy(
     p = ops.sum(ops.multiply(marks, y_pred), -1)
     p = ops.maximum(p, config.epsilon() ** 2)  # the slope of p^q at 0 is infinite
     return ops.divide(ops.subtract(1.0, ops.power(p, q)), q)
-
-
-categorical_generalized_cross_entropy.takes_classes = True  # type: ignore[attr-defined]
 
 
 class BinaryCrossentropy(LossFunction):

@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction, PlainLoss
 from kerasish.losses.pair import pair
+from kerasish.losses.targets import takes
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
+@takes("numbers")
 def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean((y_true - y_pred)²) over the last axis.
 
@@ -31,6 +33,7 @@ def mean_squared_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return ops.mean(ops.square(ops.subtract(y_true, y_pred)), -1)
 
 
+@takes("numbers")
 def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(|y_true - y_pred|) over the last axis.
 
@@ -48,6 +51,7 @@ def mean_absolute_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return ops.mean(ops.absolute(ops.subtract(y_true, y_pred)), -1)
 
 
+@takes("numbers", zero=False)
 def mean_absolute_percentage_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return 100 * mean(|y_true - y_pred| / max(|y_true|, epsilon())) over the last axis.
 
@@ -67,6 +71,7 @@ def mean_absolute_percentage_error(y_true: TensorLike, y_pred: TensorLike) -> Te
     return ops.multiply(ops.mean(shares, -1), 100.0)
 
 
+@takes("numbers", lowest=0)
 def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean((log(1 + y_true) - log(1 + y_pred))²) over the last axis; no number below 0.
 
@@ -87,6 +92,7 @@ def mean_squared_logarithmic_error(y_true: TensorLike, y_pred: TensorLike) -> Te
     return ops.mean(ops.square(ops.subtract(first, second)), -1)
 
 
+@takes("numbers")
 def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
     """Return the mean over the last axis of e²/2 where |e| <= delta, else delta (|e| - delta/2).
 
@@ -110,6 +116,7 @@ def huber(y_true: TensorLike, y_pred: TensorLike, delta: float = 1.0) -> Tensor:
     return ops.mean(ops.where(ops.less_equal(error, delta), square, linear), -1)
 
 
+@takes("numbers")
 def log_cosh(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     """Return mean(log(cosh(y_pred - y_true))) over the last axis, without overflow.
 
@@ -130,6 +137,7 @@ def log_cosh(y_true: TensorLike, y_pred: TensorLike) -> Tensor:
     return ops.mean(ops.subtract(grown, math.log(2.0)), -1)
 
 
+@takes("any")
 def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:
     """Return -cos of the angle between targets and predictions: -1 where they point one way.
 

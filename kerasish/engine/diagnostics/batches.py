@@ -14,7 +14,7 @@ import numpy as np
 from kerasish.engine.diagnostics.graph_walk import first_layers, last_layer
 from kerasish.engine.diagnostics.inputs import check_indices, inputs_of
 from kerasish.engine.diagnostics.labels import check_labels
-from kerasish.engine.diagnostics.match import SPARSE, Match
+from kerasish.engine.diagnostics.match import Match
 from kerasish.typing import Array, Structure
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def batch_check(model: Model) -> Callable[[Any, Any, Any], None] | None:
     """
     loss = model.training_program.objective
     parts = [] if loss is None else loss.parts or []
-    sparse = any(kind_in_sparse(part.loss) for part in parts)
+    sparse = any(takes_classes(part.loss) for part in parts)
     graph = model.layer_graph
     embeddings = {
         index: [layer for layer in first_layers(model, index) if layer.layer_role == "embedding"]
@@ -84,14 +84,14 @@ def _only_count(loss: Structure) -> int | None:
     return int(match.shape[match.option("axis", -1)])
 
 
-def kind_in_sparse(loss: Loss) -> bool:
+def takes_classes(loss: Loss) -> bool:
     """Return whether a loss takes class numbers."""
-    return Match("", 0, loss, (), None, None).kind in SPARSE
+    return Match("", 0, loss, (), None, None).values == "classes"
 
 
 def _check_match(model: Model, match: Match) -> None:
     target = match.target
-    if match.kind not in SPARSE or not isinstance(target, np.ndarray) or not match.shape:
+    if match.values != "classes" or not isinstance(target, np.ndarray) or not match.shape:
         return
     count = match.shape[match.option("axis", -1)]
     if target.dtype.kind not in "iuf" or within(target, count):

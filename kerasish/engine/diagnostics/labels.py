@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kerasish.engine.diagnostics.advice import warn_once
-from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, HINGE, REGRESSION, SPARSE, Match
+from kerasish.engine.diagnostics.match import Match
 from kerasish.engine.diagnostics.rows import all_finite, first_odd, number, some_rows, span
 from kerasish.typing import Array
 
@@ -32,7 +32,7 @@ def check_labels(model: Model, match: Match, layer: str, activation: str) -> Non
     Raises:
         ValueError: class numbers that are none, or beyond the model's outputs.
     """
-    if not match.kind or not hasattr(match.target, "shape"):
+    if not match.takes or not hasattr(match.target, "shape"):
         return
     every = match.counting()
     values = some_rows(every)
@@ -46,11 +46,11 @@ def check_labels(model: Model, match: Match, layer: str, activation: str) -> Non
             "finite",
         )
         return
-    if match.kind in SPARSE:
+    if match.values == "classes":
         _check_numbers(model, match, every, layer)
-    elif match.kind in CATEGORICAL:
+    elif match.values == "one-hot":
         _check_one_hot(model, match, values)
-    elif match.kind in BINARY:
+    elif match.values == "binary":
         _check_binary(model, match, values)
     else:
         _check_range(model, match, values, layer, activation)
@@ -65,8 +65,8 @@ def _check_numbers(model: Model, match: Match, values: Array, layer: str) -> Non
     if count < 1 or not values.size or values.dtype.kind == "b":
         return
     expected = (
-        f"{match.y}: {match.kind} takes class numbers 0 to {count - 1} for the {count} output(s) "
-        f"of {layer}"
+        f"{match.y}: {match.loss_name} takes class numbers 0 to {count - 1} for the {count} "
+        f"output(s) of {layer}"
     )
     if values.dtype.kind == "f" and (values != np.floor(values)).any():
         odd = values[values != np.floor(values)][0].item()
@@ -108,8 +108,8 @@ def _check_one_hot(model: Model, match: Match, values: Array) -> None:
         warn_once(
             model,
             f"{match.y} has rows with {number(ones.max().item())} classes at once, and "
-            f"{match.kind} takes one per row. For several labels per row use activation='sigmoid' "
-            "and loss='binary_crossentropy'.",
+            f"{match.loss_name} takes one per row. For several labels per row use "
+            "activation='sigmoid' and loss='binary_crossentropy'.",
         )
 
 
@@ -131,24 +131,25 @@ def _check_binary(model: Model, match: Match, values: Array) -> None:
         fix = "For numbers that are no shares use a regression loss such as 'mse'."
     warn_once(
         model,
-        f"{match.y}: {match.kind} takes targets from 0 to 1, got {number(low)} to {number(high)}. "
-        f"{fix}",
+        f"{match.y}: {match.loss_name} takes targets from 0 to 1, got {number(low)} to "
+        f"{number(high)}. {fix}",
     )
 
 
 def _check_range(model: Model, match: Match, values: Array, layer: str, activation: str) -> None:
     low, high = span(values)
-    kind = match.kind
-    if kind in HINGE and not np.isin(values, (-1, 0, 1)).all():
+    takes, name = match.takes, match.loss_name
+    assert takes is not None
+    if takes.values == "signs" and not np.isin(values, (-1, 0, 1)).all():
         text = f"takes labels -1 and 1 (or 0 and 1), got {number(low)} to {number(high)}"
-        warn_once(model, f"{match.y}: {kind} {text}. For more classes use a cross-entropy.")
-    elif kind in ("poisson", "mean_squared_logarithmic_error") and low < 0:
-        text = f"takes targets >= 0, got {number(low)}. Use 'mse' or 'mae' for negative numbers."
-        warn_once(model, f"{match.y}: {kind} {text}")
-    elif kind == "mean_absolute_percentage_error" and (values == 0).any():
+        warn_once(model, f"{match.y}: {name} {text}. For more classes use a cross-entropy.")
+    elif takes.lowest is not None and low < takes.lowest:
+        text = f"takes targets >= {number(takes.lowest)}, got {number(low)}"
+        warn_once(model, f"{match.y}: {name} {text}. Use 'mse' or 'mae' for negative numbers.")
+    elif not takes.zero and (values == 0).any():
         text = "divides by the targets, and some are 0: the loss will be huge. Use 'mae' instead."
-        warn_once(model, f"{match.y}: {kind} {text}")
-    elif kind in REGRESSION and activation in _RANGES:
+        warn_once(model, f"{match.y}: {name} {text}")
+    elif takes.values == "numbers" and activation in _RANGES:
         least, most = _RANGES[activation]
         outside = (values < least - 1e-3) | (values > most + 1e-3)
         if outside.mean() > 0.05:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish.engine.diagnostics.advice import warn_once
-from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, REGRESSION, SPARSE, Match
+from kerasish.engine.diagnostics.match import Match
 from kerasish.engine.diagnostics.rows import FEW, some_rows
 
 if TYPE_CHECKING:
@@ -24,7 +24,6 @@ _NO_SHARES = frozenset(
 
 def check_last_layer(model: Model, match: Match, layer: str, activation: str) -> None:
     """Warn where the last layer's activation and the loss do not belong together."""
-    kind = match.kind
     units = match.shape[-1] if match.shape else 0
     if activation == "softmax" and units == 1:
         warn_once(
@@ -33,16 +32,16 @@ def check_last_layer(model: Model, match: Match, layer: str, activation: str) ->
             "activation='sigmoid' and loss='binary_crossentropy'.",
         )
         return
-    if kind in SPARSE | CATEGORICAL:
+    if match.values in ("classes", "one-hot"):
         wanted, meant = "softmax", frozenset({"softmax"})
-    elif kind in BINARY:
+    elif match.values == "binary":
         wanted, meant = "sigmoid", frozenset({"sigmoid", "softmax", "hard_sigmoid"})
     else:
         return
     if units == 1 and wanted == "softmax":
         warn_once(
             model,
-            f"{kind} over the 1 unit of {layer} is always 0. For two classes use "
+            f"{match.loss_name} over the 1 unit of {layer} is always 0. For two classes use "
             "activation='sigmoid' and loss='binary_crossentropy'.",
         )
         return
@@ -50,14 +49,14 @@ def check_last_layer(model: Model, match: Match, layer: str, activation: str) ->
     if not logits and activation in _NO_SHARES:
         warn_once(
             model,
-            f"{kind} has from_logits=False, but {layer} has activation={activation!r}, which gives "
-            f"no shares. Use activation={wanted!r}, or the loss with from_logits=True.",
+            f"{match.loss_name} has from_logits=False, but {layer} has activation={activation!r}, "
+            f"which gives no shares. Use activation={wanted!r}, or the loss with from_logits=True.",
         )
     elif logits and activation in meant:
         warn_once(
             model,
-            f"{kind} has from_logits=True, but {layer} has activation={activation!r} already. Use "
-            "activation='linear', or from_logits=False.",
+            f"{match.loss_name} has from_logits=True, but {layer} has activation={activation!r} "
+            "already. Use activation='linear', or from_logits=False.",
         )
 
 
@@ -67,11 +66,11 @@ def check_metrics(model: Model, match: Match, metrics: list[Any], activation: st
         if not vars(type(metric)).get("counts_hits"):  # a subclass may count otherwise
             continue
         threshold = metric.hit_threshold
-        if match.kind in REGRESSION and _is_measure(match, activation):
+        if match.values == "numbers" and _is_measure(match, activation):
             warn_once(
                 model,
                 f"metrics: {metric.name!r} counts predictions equal to the target, which says "
-                f"nothing next to loss={match.kind!r}. Use 'mae' or R2Score().",
+                f"nothing next to loss={match.loss_name!r}. Use 'mae' or R2Score().",
             )
         elif threshold is not None and _is_logit(match, activation) and 0 < threshold < 1:
             warn_once(
@@ -82,9 +81,8 @@ def check_metrics(model: Model, match: Match, metrics: list[Any], activation: st
 
 
 def _is_logit(match: Match, activation: str) -> bool:
-    return (
-        match.kind in BINARY and bool(match.option("from_logits", False)) and activation == "linear"
-    )
+    logits = bool(match.option("from_logits", False))
+    return match.values == "binary" and logits and activation == "linear"
 
 
 def _is_measure(match: Match, activation: str) -> bool:

@@ -2,27 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish.losses.targets import Targets, targets_of
 from kerasish.typing import Array
-
-if TYPE_CHECKING:
-    from kerasish.losses.loss import Loss
-
-SPARSE = frozenset({"sparse_categorical_crossentropy", "categorical_generalized_cross_entropy"})
-CATEGORICAL = frozenset({"categorical_crossentropy", "categorical_focal_crossentropy"})
-BINARY = frozenset({"binary_crossentropy", "binary_focal_crossentropy"})
-HINGE = frozenset({"hinge", "squared_hinge"})
-REGRESSION = frozenset(
-    {
-        "mean_squared_error", "mean_absolute_error", "mean_absolute_percentage_error",
-        "mean_squared_logarithmic_error", "huber", "log_cosh",
-    }
-)  # fmt: skip
-# Losses that meet target and prediction number by number: their shapes must be equal.
-BY_NUMBER = REGRESSION | BINARY | HINGE | {"categorical_hinge", "poisson", "kl_divergence"}
 
 
 class Match(NamedTuple):
@@ -49,9 +34,19 @@ class Match(NamedTuple):
         return f"y of output {self.label!r}" if self.label else "y"
 
     @property
-    def kind(self) -> str:
-        """The name of the built-in function behind the loss; "" for the user's losses."""
-        return kind_of(self.loss)
+    def takes(self) -> Targets | None:
+        """The targets that the loss takes; None for a loss that does not say."""
+        return targets_of(getattr(self.loss, "fn", None))
+
+    @property
+    def values(self) -> str:
+        """Which values the loss takes, as `Targets.values`; "" for a loss that does not say."""
+        return self.takes.values if self.takes else ""
+
+    @property
+    def loss_name(self) -> str:
+        """The name of the loss's function."""
+        return str(self.loss.fn.__name__)
 
     def option(self, name: str, default: int | None = None) -> Any:
         """Return an argument of the loss's function."""
@@ -65,10 +60,3 @@ class Match(NamedTuple):
         if weights.shape == target.shape[: weights.ndim]:
             return target[np.asarray(weights) != 0]
         return target
-
-
-def kind_of(loss: Loss) -> str:
-    """Return the name of the built-in function that a loss wraps, or ""."""
-    function = getattr(loss, "fn", None)
-    own = getattr(function, "__module__", None) or ""
-    return function.__name__ if own.startswith("kerasish.losses.") else ""  # type: ignore[union-attr]

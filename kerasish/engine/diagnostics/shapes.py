@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from kerasish.engine.diagnostics.match import BY_NUMBER, CATEGORICAL, SPARSE, kind_of
 from kerasish.errors import ShapeError
+from kerasish.losses.targets import targets_of
 from kerasish.typing import Structure
 
 
@@ -17,16 +17,16 @@ def check_shapes(
     Args:
         label: the output's name, where there are several.
     """
-    kind = kind_of(loss)
+    takes = targets_of(getattr(loss, "fn", None))
     true, pred = getattr(target, "shape", ()), getattr(prediction, "shape", ())
-    if not kind or not true or not pred:
+    if not takes or not true or not pred:
         return
     true, pred = tuple(true), tuple(pred)
-    if kind in BY_NUMBER:
-        cause = "" if _equal(true, pred) else _cause_by_number(kind, true, pred)
-    elif kind in CATEGORICAL:
+    if takes.elementwise:
+        cause = "" if _equal(true, pred) else _cause_by_number(true, pred)
+    elif takes.values == "one-hot":
         cause = "" if len(true) == len(pred) and true == pred else _cause_one_hot(true, pred)
-    elif kind in SPARSE and loss.fn_kwargs.get("axis", -1) in (-1, len(pred) - 1):
+    elif takes.values == "classes" and loss.fn_kwargs.get("axis", -1) in (-1, len(pred) - 1):
         fits = true == pred[:-1] or true == (*pred[:-1], 1)
         cause = "" if fits else _cause_sparse(true, pred)
     else:
@@ -34,8 +34,8 @@ def check_shapes(
     if cause:
         which = f"y of output {label!r}" if label else "y"
         raise ShapeError(
-            f"{which}: {kind} does not take targets of shape {true} for predictions of shape "
-            f"{pred}. {cause}"
+            f"{which}: {loss.fn.__name__} does not take targets of shape {true} for predictions of "
+            f"shape {pred}. {cause}"
         )
 
 
@@ -44,7 +44,7 @@ def _equal(true: tuple[int, ...], pred: tuple[int, ...]) -> bool:
     return true == pred or (*true, 1) == pred or true == (*pred, 1)
 
 
-def _cause_by_number(kind: str, true: tuple[int, ...], pred: tuple[int, ...]) -> str:
+def _cause_by_number(true: tuple[int, ...], pred: tuple[int, ...]) -> str:
     rows = (true[0], *pred[1:])
     if len(pred) == 3 and _equal(true, (pred[0], pred[-1])):
         return (

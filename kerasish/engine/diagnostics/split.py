@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from kerasish.engine.diagnostics.advice import warn_once
-from kerasish.engine.diagnostics.match import BINARY, CATEGORICAL, SPARSE, Match
+from kerasish.engine.diagnostics.match import Match
 from kerasish.engine.diagnostics.rows import MANY
 from kerasish.typing import Array
 
@@ -54,10 +54,12 @@ def _classes(match: Match) -> Array:
     if not hasattr(target, "shape") or not target.size or target.size > MANY:
         return None
     target = np.asarray(target)
-    if match.kind in CATEGORICAL and target.ndim == 2:
+    if match.values == "one-hot" and target.ndim == 2:
         return target.argmax(-1)
     flat = target.reshape(-1) if target.size == len(target) else None
-    if flat is None or match.kind not in SPARSE | BINARY or flat.min() < 0 or flat.max() > 10_000:
+    if flat is None or match.values not in ("classes", "binary"):
+        return None
+    if flat.min() < 0 or flat.max() > 10_000:
         return None
     return flat.astype(np.int64) if (flat == np.floor(flat)).all() else None
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from kerasish import tree
+from kerasish import losses, tree
 from kerasish.backends.backend import Formula, Peaks, Timing
 from kerasish.callbacks.timeline import lines_of, placed
 from kerasish.engine.data import make_data
 from kerasish.engine.data.tables import as_inputs
 from kerasish.graph.draw import write_picture
+from kerasish.losses.targets import targets_of
 from kerasish.ops import dtypes
 from kerasish.tensor import Variable
 from kerasish.typing import Array, Structure
@@ -84,10 +85,9 @@ def _zeros(program: TrainingProgram, rows: int, with_targets: bool) -> tuple[Any
 
 def _takes_classes(loss: object) -> bool:
     """Return whether a loss, as given to `compile`, compares with class numbers."""
-    if isinstance(loss, str):
-        return "sparse" in loss.lower()
-    function = getattr(loss, "fn", loss)
-    return bool(getattr(function, "takes_classes", False))
+    loss = losses.get(loss) if isinstance(loss, str) else loss
+    targets = targets_of(getattr(loss, "fn", loss))
+    return targets is not None and targets.integers
 
 
 # --- memory ---------------------------------------------------------------------------------------
