@@ -33,7 +33,8 @@ class Origins:
         first: the values of the trace that the plan was compiled from, in order.
 
     Attributes:
-        described: the records of the last timed run, and their timings without the seconds.
+        described: the records of the last timed run, their timings without the seconds, and the
+            number of each record's timing.
     """
 
     def __init__(self, traced: Traced, graph: Graph, first: Sequence[Value]) -> None:
@@ -46,7 +47,7 @@ class Origins:
             for piece in pieces(node):
                 self.makers.update(dict.fromkeys(piece.outputs, (node, piece)))
             self.makers.update(dict.fromkeys(node.outputs, (node, node)))
-        self.described: tuple[list[tuple[str, Any]], list[Timing]] = ([], [])
+        self.described: tuple[list[tuple[str, Any]], list[Timing], list[int]] = ([], [], [])
 
     def layer(self, values: Sequence[Value]) -> str:
         """Return the layers that compute values; "" if none is known."""

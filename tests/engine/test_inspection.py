@@ -212,6 +212,20 @@ def test_times_leave_the_training_as_it_was(eagerly):
     assert int(model.optimizer.iterations) == 0
 
 
+@NOT_STRICT
+def test_a_product_that_threads_share_is_one_part_with_its_whole_time():
+    config.set_backend("static")
+    model = kerasish.Sequential([kerasish.Input((512,)), layers.Dense(512), layers.Dense(512)])
+    model.compile("sgd", "mse")
+    x = np.ones((128, 512), "float32")
+    explained = model.explain(x, x, batch_size=128, time=True)
+    products = [t for t in explained.timings if t.name.startswith("matmul")]
+    one = 2 * 128 * 512**2
+    assert len(products) == 5 and all(one <= t.flops <= 1.01 * one for t in products)
+    updates = [t.result for t in explained.timings if t.result.count("float32[512, 512]")]
+    assert "float32[512, 512] x 2" in " ".join(updates)
+
+
 def test_control_flow_in_formulas():
     class Loops(layers.Layer):
         def call(self, x):

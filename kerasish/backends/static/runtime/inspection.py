@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -13,53 +14,66 @@ from kerasish.backends.static.lowering.interpreted import Interpreted
 from kerasish.backends.static.lowering.moves import GatherUnit, ScatterUnit
 from kerasish.backends.static.lowering.units import Unit, nbytes_of, view_of
 from kerasish.backends.static.runtime.program import Executable
+from kerasish.graph.ir import Value
 from kerasish.typing import Array
 
 
 def timings(timed: Sequence[tuple[str, Any, float]], origins: Origins) -> list[Timing]:
-    """Return the timings of a run, with layers, lines and work of the records.
+    """Return the timings of a run, one per unit, with layers, lines and work.
 
     What does not change between runs is computed once.
 
     Args:
-        timed: (name, unit or None, seconds) of each record. The work of a unit of several records
-            counts with the first of them.
+        timed: (name, unit or None, seconds) of each record. The times of the records of one unit
+            are added up.
         origins: the origins of values.
     """
     records = [(name, unit) for name, unit, _ in timed]
-    described = origins.described
-    if records != described[0]:
-        described = origins.described = records, _described(records, origins)
-    return [
-        Timing(name, layer, result, record[2], nbytes, flops, line)
-        for (name, layer, result, _, nbytes, flops, line), record in zip(described[1], timed)
-    ]
+    if records != origins.described[0]:
+        origins.described = records, *_described(records, origins)
+    _, rows, row_of = origins.described
+    seconds = [0.0] * len(rows)
+    for row, record in zip(row_of, timed):
+        seconds[row] += record[2]
+    return [row._replace(seconds=time) for row, time in zip(rows, seconds)]
 
 
-def _described(records: Sequence[tuple[str, Any]], origins: Origins) -> list[Timing]:
-    """Return the timings of records, without their seconds."""
-    results = []
-    seen: set[Unit] = set()
+def _described(
+    records: Sequence[tuple[str, Any]], origins: Origins
+) -> tuple[list[Timing], list[int]]:
+    """Return the timings of records, without their seconds, and the timing of each record."""
+    rows: list[Timing] = []
+    row_of: list[int] = []
+    known: dict[Unit, int] = {}
     computed = {v for _, unit in records if unit is not None for v in unit.writes}
     for name, unit in records:
-        if unit is None:
-            results.append(Timing(name, "", "", 0.0, 0))
+        if unit in known:
+            row_of.append(known[unit])
             continue
-        again = unit in seen
-        seen.add(unit)
+        row_of.append(len(rows))
+        if unit is None:
+            rows.append(Timing(name, "", "", 0.0, 0))
+            continue
+        known[unit] = len(rows)
         values = unit.writes or unit.reads
-        results.append(
+        rows.append(
             Timing(
                 unit.name,
                 origins.layer(values),
-                ", ".join(f"{v.dtype}{list(v.shape)}" for v in unit.writes),
+                _shapes(unit.writes),
                 0.0,
-                0 if again else sum(map(nbytes_of, dict.fromkeys((*unit.reads, *unit.writes)))),
-                0 if again else origins.work(unit.writes, computed),
+                sum(map(nbytes_of, dict.fromkeys((*unit.reads, *unit.writes)))),
+                origins.work(unit.writes, computed),
                 origins.line(values),
             )
         )
-    return results
+    return rows, row_of
+
+
+def _shapes(values: Sequence[Value]) -> str:
+    """Return dtypes and shapes; each that several values share is named once, with their number."""
+    counts = Counter(f"{v.dtype}{list(v.shape)}" for v in values)
+    return ", ".join(f"{what} x {n}" if n > 1 else what for what, n in counts.items())
 
 
 def explained(error: RecordError, executable: Executable, origins: Origins) -> Exception:
