@@ -212,6 +212,20 @@ def test_times_leave_the_training_as_it_was(eagerly):
     assert int(model.optimizer.iterations) == 0
 
 
+@pytest.mark.parametrize(("name", "gates"), [("LSTM", 4), ("GRU", 3), ("SimpleRNN", 1)])
+def test_operations_of_recurrences_are_those_of_their_products(name, gates):
+    config.set_backend("static")
+    steps, rows, units = 20, 16, 64
+    recurrent = getattr(layers, name)(units, return_sequences=True)
+    parts = [kerasish.Input((steps, 8)), layers.Dense(32), recurrent, layers.Dense(4)]
+    model = kerasish.Sequential(parts)
+    model.compile("sgd", "mse")
+    counted = sum(f.flops for f in model.explain(batch_size=rows).formulas)
+    forward = np.array([8 * 32, 32 * gates * units, units * gates * units, units * 4])
+    products = 2 * rows * steps * int(forward @ [2, 3, 3, 3])
+    assert products <= counted <= 1.1 * products
+
+
 @NOT_STRICT
 def test_a_product_that_threads_share_is_one_part_with_its_whole_time():
     config.set_backend("static")

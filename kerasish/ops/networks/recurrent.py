@@ -84,6 +84,12 @@ def _flops(inputs: Any, results: Any) -> int:
     return steps * (2 * math.prod(inputs[1]) + 3 * inputs[1][-1])
 
 
+def _gradient_flops(inputs: Any, results: Any) -> int:
+    """Return the FLOPs of the gradients of all steps: two products with what `_flops` counts."""
+    steps = math.prod(results[0][:-1])
+    return steps * (4 * math.prod(results[1]) + 6 * results[1][-1])
+
+
 @op(
     "recurrent",
     _simple_shape,
@@ -129,7 +135,7 @@ def simple_rnn(xp: ArrayModule, x: Array, recurrent: Array, h: Array, mask: Arra
         (((3, 2, 4), (4, 4), (2, 4), (3, 2, 4)), {}),
         (((4, 3, 2), (2, 2), (3, 2), (4, 3, 2), mask_of(4, 3)), {}),
     ],
-    flops=_flops,
+    flops=_gradient_flops,
 )  # fmt: skip
 def simple_rnn_gradient(
     xp: ArrayModule, g: Array, recurrent: Array, h: Array, states: Array, mask: Array = None
@@ -261,7 +267,7 @@ def lstm(
         (((4, 3, 1), (4, 3, 1), (1, 4), (3, 1), (3, 1), (4, 3, 1), (4, 3, 1), (4, 3, 4),
           mask_of(4, 3)), {}),
     ],
-    flops=_flops,
+    flops=_gradient_flops,
 )  # fmt: skip
 def lstm_gradient(
     xp: ArrayModule, g_states: Array, g_cells: Array, recurrent: Array, h: Array, c: Array,
@@ -394,7 +400,7 @@ def gru(
         (((3, 2, 2), (2, 6), (2, 2), (3, 2, 2), (3, 2, 8)), {}),
         (((4, 3, 1), (1, 3), (3, 1), (4, 3, 1), (4, 3, 4), mask_of(4, 3)), {}),
     ],
-    flops=_flops,
+    flops=_gradient_flops,
 )  # fmt: skip
 def gru_gradient(
     xp: ArrayModule, g: Array, recurrent: Array, h: Array, states: Array, gates: Array,
