@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 
-from benchmarks.workloads import VOCABULARY
+from benchmarks.workloads import VOCABULARY, Workload, compile_model, make_data
 
 _FLOAT = 4
 # Gradient: written, read. Weight: read forward, read backward, read and written by the update.
@@ -187,3 +187,22 @@ def count_step(name: str, batch: int, sample: tuple[int, ...]) -> StepWork:
     values = sum(layer.activations for layer in layers) * _ACTIVATION_TOUCHES
     values += parameters * _PARAMETER_TOUCHES + 2 * batch * prod(sample)
     return StepWork(flops + _ADAM_FLOPS * parameters, values * _FLOAT, parameters)
+
+
+def is_counted(name: str) -> bool:
+    """Whether `count_step` knows the workload."""
+    return name in _COUNTS
+
+
+def trace_step(workload: Workload) -> StepWork:
+    """The work of one step of any workload, as kerasish's trace of it says.
+
+    Bytes are those that each op reads and writes, before ops are fused.
+    """
+    import kerasish
+
+    model = compile_model(kerasish, workload.build(kerasish))
+    x, y = make_data(workload, workload.batch)
+    formulas = model.explain(x, y, batch_size=workload.batch).formulas
+    flops, nbytes = sum(f.flops for f in formulas), sum(f.nbytes for f in formulas)
+    return StepWork(flops, nbytes, model.count_params())

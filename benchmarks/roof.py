@@ -15,12 +15,14 @@ from typing import Any
 import numpy as np
 
 from benchmarks import report
-from benchmarks.counts import count_step
+from benchmarks.counts import count_step, is_counted, trace_step
+from benchmarks.larger_workloads import LARGER
 from benchmarks.machine import usable_cores
 from benchmarks.peers import PEERS, Peer, is_installed
 from benchmarks.rounds import Plan, compare
 from benchmarks.workloads import WORKLOADS
 
+_ALL = {**WORKLOADS, **LARGER}
 _SIDE = 2048  # of the square matrices: 17 GFLOP a product, far above any overhead
 _COPY_BYTES = 256 * 2**20  # larger than any last-level cache
 
@@ -99,7 +101,7 @@ def make_parser() -> argparse.ArgumentParser:
 def main(arguments: list[str]) -> int:
     """Measure the roof and print each workload's share of it; 1 where a peer failed."""
     options = make_parser().parse_args(arguments)
-    names = [name for name in options.workloads.split(",") if name in WORKLOADS]
+    names = [name for name in options.workloads.split(",") if name in _ALL]
     peaks, bandwidth = measure_peaks(), measure_bandwidth(usable_cores())
     steps = _read_steps(options.results) if options.results else _measure_steps(names, options)
     # Again, after the steps: a busy moment of the machine must not pass for its peak.
@@ -126,8 +128,9 @@ def main(arguments: list[str]) -> int:
 def _entry(
     name: str, peer: str, step: float | None, peak: float, bandwidth: float
 ) -> dict[str, Any]:
-    workload = WORKLOADS[name]
-    work = count_step(name, workload.batch, workload.shape)
+    workload = _ALL[name]
+    counted = is_counted(name)
+    work = count_step(name, workload.batch, workload.shape) if counted else trace_step(workload)
     compute, traffic = work.flops / peak, work.bytes / bandwidth
     return {
         "workload": name,
@@ -162,6 +165,7 @@ def show_rows(rows: list[dict[str, Any]]) -> str:
     ]
     return (
         report.format_table(header, cells)
+        + "\nof peak, of another peer: no step with these FLOPs takes a smaller share of its time."
         + "\nat peak: the step's FLOPs at the matmul's speed. from memory: its bytes at the copy's "
         "speed, as if no cache\nhelped. Above 100%: caches did help, or the machine was busier "
         "when the peak was measured than in the best round."
@@ -193,7 +197,7 @@ def _measure_steps(
     plan = Plan(rounds=options.rounds, measures=("step",))
     steps: dict[str, dict[str, float | None]] = {}
     for name in names if peers else []:
-        results = compare(WORKLOADS[name], peers, plan, lambda text: None)
+        results = compare(_ALL[name], peers, plan, lambda text: None)
         for peer, measured in results.items():
             if measured.failure:
                 print(f"{peer} failed on {name}: {measured.failure}\n{measured.detail}")

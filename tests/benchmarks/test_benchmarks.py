@@ -40,6 +40,16 @@ def test_flops_of_a_step_by_hand(load):
     assert load("counts").count_step("mlp", 128, (784,)).flops == by_hand
 
 
+@pytest.mark.parametrize("name", ["mlp", "cnn", "lstm", "transformer"])
+def test_the_trace_of_a_step_has_the_counted_work(load, name):
+    workload = load("workloads").WORKLOADS[name]
+    counted = load("counts").count_step(name, workload.batch, workload.shape)
+    traced = load("counts").trace_step(workload)
+    assert traced.parameters == counted.parameters
+    # More by element-wise operations, less by rows of an embedding that Adam leaves as they are.
+    assert 0.99 * counted.flops <= traced.flops <= 1.05 * counted.flops
+
+
 def test_parity_harness_trains_and_notices_nan(load):
     parity = load("parity")
     losses = parity.train(kerasish, "mlp", "adam")
