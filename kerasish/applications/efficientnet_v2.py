@@ -18,7 +18,7 @@ from kerasish.applications.network import (
     STORAGE,
     NetworkRequest,
     channel_axis,
-    documented,
+    network,
     weights_file,
 )
 from kerasish.engine import Model
@@ -78,21 +78,7 @@ def _variant(size: str, width: float, depth: float, side: int, *hashes: str) -> 
     private = f"efficientnetv2-{size.lower()}"
     published = weights_file(f"{STORAGE}efficientnet_v2/{private}", hashes)
 
-    def build(
-        include_top: bool = True,
-        weights: PathLike | None = "imagenet",
-        input_tensor: Any = None,
-        input_shape: tuple[int | None, ...] | None = None,
-        pooling: str | None = None,
-        classes: int = 1000,
-        classifier_activation: ActivationLike | None = "softmax",
-        include_preprocessing: bool = True,
-        name: str = private,
-    ) -> Model:
-        request = NetworkRequest(
-            include_top, weights, input_tensor, input_shape, pooling, classes,
-            classifier_activation, name,
-        )  # fmt: skip
+    def build(request: NetworkRequest, include_preprocessing: bool) -> Model:
         image = request.image(side, 32)
         x = _scaled(image, size) if include_preprocessing else image
         x = _features(x, _STAGES[size[0].lower()], width, depth)
@@ -102,7 +88,8 @@ def _variant(size: str, width: float, depth: float, side: int, *hashes: str) -> 
         )  # fmt: skip
         return request.model(image, x, published)
 
-    return documented(build, f"EfficientNetV2{size}", f"EfficientNet v2 {size}", side, _SOURCE)
+    public, what = f"EfficientNetV2{size}", f"EfficientNet v2 {size}"
+    return network(_EfficientNetV2, build, public, private, what, side, _SOURCE)
 
 
 def _scaled(image: Any, size: str) -> Any:
