@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
@@ -97,6 +98,21 @@ def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
             place = _PUBLIC.setdefault(value, (module, name))
             if place[0] == module and name == value.__name__:  # aliases give way to it
                 _PUBLIC[value] = (module, name)
+
+
+def own_objects(package: str) -> dict[str, Any]:
+    """Return name -> value of the public classes and functions of a package that are its own.
+
+    Example:
+        >>> from kerasish import losses
+        >>> own_objects("kerasish.losses")["Hinge"] is losses.Hinge
+        True
+    """
+    return {
+        name: value
+        for name, value in vars(sys.modules[package]).items()
+        if name[0] != "_" and f"{getattr(value, '__module__', '')}.".startswith(f"{package}.")
+    }
 
 
 def public_name(value: Any) -> tuple[str, str] | None:

@@ -9,7 +9,7 @@ from kerasish import ops, registry, tree
 from kerasish.losses.reduction import align, check_reduction, reduce_losses
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
-from kerasish.signatures import any_arguments, with_defaults
+from kerasish.signatures import Configured, any_arguments, with_defaults
 from kerasish.tensor import Tensor
 from kerasish.tracebacks import hide_frames
 from kerasish.tree import is_namedtuple
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from kerasish.engine.training.interface import TrainedModel
 
 
-class Loss(Watched):
+class Loss(Configured, Watched):
     """The reduction of `call(y_true, y_pred)`, the losses of single samples.
 
     Args:
@@ -91,11 +91,6 @@ class Loss(Watched):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         return {"name": self.name, "reduction": self.reduction}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the loss that `get_config` describes."""
-        return cls(**config)
 
     def bind(self, model: TrainedModel) -> None:
         """Take from a model that was read from a file what the config gives only by name."""

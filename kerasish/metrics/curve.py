@@ -100,7 +100,7 @@ class AUC(_Curve):
         # A little beyond 0 and 1, so that the curve reaches both its ends.
         self._thresholds = [-config.epsilon(), *inner, 1.0 + config.epsilon()]
         self.multi_label, self.num_labels = bool(multi_label), num_labels
-        self.label_weights, self._from_logits = label_weights, bool(from_logits)
+        self.label_weights, self.from_logits = label_weights, bool(from_logits)
         if num_labels is not None and not multi_label:
             raise ValueError("AUC: num_labels is for multi_label=True.")
         self._built = False
@@ -124,7 +124,7 @@ class AUC(_Curve):
     ) -> None:
         """Take in targets (0 or 1) and predictions (in [0, 1], or logits)."""
         y_true, y_pred, weights = prepare(y_true, y_pred, sample_weight, dtype=self._dtype)
-        if self._from_logits:
+        if self.from_logits:
             y_pred = ops.sigmoid(y_pred)
         if not self._built:
             if len(y_pred.shape) != 2:
@@ -172,17 +172,11 @@ class AUC(_Curve):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        results = {
-            **super().get_config(),
-            "num_thresholds": self.num_thresholds,
-            "curve": self.curve,
-            "summation_method": self.summation_method,
-            "multi_label": self.multi_label,
-            "num_labels": self.num_labels,
-            "label_weights": self.label_weights,
-            "from_logits": self._from_logits,
-        }
-        return results if self._given is None else {**results, "thresholds": self._given}
+        results = super().get_config()
+        results["thresholds"] = self._given
+        if self._given is None:
+            del results["thresholds"]
+        return results
 
 
 def _gain(hits: Tensor, errors: Tensor, odds: Tensor, of_nothing: float) -> Tensor:
@@ -235,7 +229,7 @@ class _BestPoint(_Curve):
             raise ValueError(
                 f"{type(self).__name__}: num_thresholds is at least 1, got {num_thresholds}."
             )
-        self._given, self._value = given, value
+        self._value = value
         self.num_thresholds, self.class_id = num_thresholds, class_id
         setattr(self, given, value)
         last = num_thresholds - 1
@@ -260,15 +254,6 @@ class _BestPoint(_Curve):
         constrained, maximized = self._rates(self._counts())
         allowed = ops.greater_equal(constrained, self._value)
         return ops.max(ops.where(allowed, maximized, ops.zeros_like(maximized)))
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "class_id": self.class_id,
-            "num_thresholds": self.num_thresholds,
-            self._given: self._value,
-        }
 
 
 def _rate(x: Tensor, other: Tensor) -> Tensor:

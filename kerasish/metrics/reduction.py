@@ -161,7 +161,7 @@ class MeanMetricWrapper(Mean):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        config = {**super().get_config(), **self.fn_kwargs}
+        config = {"name": self.name, "dtype": self._dtype, **self.fn_kwargs}
         if type(self) is MeanMetricWrapper:
             config["fn"] = registry.serialize_keras_object(self._fn)
         return config

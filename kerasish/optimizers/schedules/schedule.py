@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.reprs import arguments_repr
-from kerasish.signatures import own_arguments
+from kerasish.signatures import ConfiguredByArguments
 from kerasish.typing import TensorLike
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
 
     from kerasish.tensor import Tensor
 
 
-class LearningRateSchedule(Watched):
+class LearningRateSchedule(ConfiguredByArguments, Watched):
     """A function step -> learning rate with a config; subclasses write `__call__` and `get_config`.
 
     Example:
@@ -31,18 +29,6 @@ class LearningRateSchedule(Watched):
     def __call__(self, step: TensorLike) -> Tensor:
         """Return the learning rate at `step`, an integer (tensor) from 0 on."""
         raise NotImplementedError(f"{type(self).__name__} must write __call__(step).")
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        arguments = own_arguments(self)
-        if not arguments:
-            raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
-        return arguments
-
-    @classmethod
-    def from_config(cls, config: Mapping[str, Any]) -> Self:
-        """Return the schedule that `get_config` described."""
-        return cls(**config)
 
     __repr__ = arguments_repr
 
