@@ -15,7 +15,6 @@ from kerasish.typing import Array, Axis, Config, ConstraintLike, Structure, Tens
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
-
     from kerasish.tensor import Tensor
 
 

@@ -22,7 +22,6 @@ from kerasish.tensor import Variable, convert, current_scope, name_scope, to_num
 from kerasish.typing import AnyTensor, Array, DTypeLike, SeedLike, Shape, ShapeLike, TensorLike
 
 if TYPE_CHECKING:
-
     from kerasish.tensor import Tensor
 
 _ONE_DRAW = np.array([0, 1], "uint32")

@@ -17,7 +17,6 @@ from kerasish.typing import Config, RegularizerLike, Structure, TensorLike
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
-
     from kerasish.tensor import Tensor
 
 

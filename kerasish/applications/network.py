@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from kerasish import activations, config
 from kerasish.datasets.download import cache_root, get_file
-from kerasish.engine import Functional, Input, is_keras_tensor
+from kerasish.engine import Functional, Input, Model, is_keras_tensor
 from kerasish.errors import levels_to_user
 from kerasish.layers import Dense, Dropout, GlobalAveragePooling2D, GlobalMaxPooling2D
 from kerasish.typing import ActivationLike, PathLike
@@ -74,7 +74,7 @@ class NetworkRequest:
     pooling: str | None
     classes: int
     classifier_activation: ActivationLike | None
-    name: str | None
+    name: str
 
     def __post_init__(self) -> None:
         """Raise ValueError where arguments do not fit together."""
@@ -330,7 +330,7 @@ def application(
 
 
 def network(
-    signature: Any, build: Callable[..., Functional], public: str, private: str, what: str,
+    signature: Any, build: Callable[..., Model], public: str, private: str, what: str,
     size: int, source: str,
 ) -> Any:  # fmt: skip
     """Return the function that builds a network, with the arguments of a protocol's `__call__`.
@@ -347,7 +347,7 @@ def network(
     shown = whole.replace(parameters=list(named.values()))
     common = [field.name for field in fields(NetworkRequest)]
 
-    def construct(*args: Any, **kwargs: Any) -> Functional:
+    def construct(*args: Any, **kwargs: Any) -> Model:
         try:
             given = shown.bind(*args, **kwargs)
         except TypeError as error:

@@ -17,7 +17,6 @@ from kerasish.typing import Array, DTypeLike, InitializerLike, ShapeLike, Struct
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
-
     from kerasish.tensor import Tensor
 
 

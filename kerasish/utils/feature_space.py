@@ -26,7 +26,6 @@ from kerasish.utils.features import (
 )
 
 if TYPE_CHECKING:
-
     from kerasish.engine.layer.layer import Layer
     from kerasish.tensor import Tensor
 

@@ -15,7 +15,6 @@ from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import AnyTensor, Array, Structure
 
 if TYPE_CHECKING:
-
     from kerasish.engine.layer.layer import Layer
 
 _ENCODINGS = ("int", "one_hot", "float")

@@ -11,7 +11,6 @@ from kerasish.typing import TensorLike
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
-
     from kerasish.tensor import Tensor
 
 
