@@ -177,7 +177,7 @@ class PlainLoss(LossFunction):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "_function" in vars(cls):
             names = {"name": cls._function.__name__}
-            cls.__init__ = with_defaults(PlainLoss.__init__, names)  # type: ignore[method-assign]
+            cls.__init__ = with_defaults(cls.__init__, names)  # type: ignore[method-assign]
         super().__init_subclass__(**kwargs)
 
     def __init__(

@@ -189,11 +189,20 @@ class PlainMetric(MeanMetricWrapper):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "_function" in vars(cls):
             names = {"name": cls._default_name or cls._function.__name__}
-            cls.__init__ = with_defaults(PlainMetric.__init__, names)  # type: ignore[method-assign]
+            cls.__init__ = with_defaults(cls.__init__, names)  # type: ignore[method-assign]
         super().__init_subclass__(**kwargs)
 
     def __init__(self, name: str | None = None, dtype: DTypeLike | None = None) -> None:
         super().__init__(self._function, name, dtype)
+
+
+class AxisMetric(PlainMetric):
+    """The same of a function that has an axis: -1 by default."""
+
+    def __init__(
+        self, name: str | None = None, dtype: DTypeLike | None = None, axis: int = -1
+    ) -> None:
+        MeanMetricWrapper.__init__(self, self._function, name, dtype, axis=axis)
 
 
 def _functions_of(module: str) -> dict[str, Any]:
