@@ -329,6 +329,27 @@ def application(
     return network(Application, build, public, private, what, sides[0], source)
 
 
+def layered(
+    family: str, source: str, layers: Callable[..., Any], number: int, depths: tuple[int, ...],
+    *hashes: str, version: str = "", folder: str | None = None,
+) -> Application:  # fmt: skip
+    """Return the function that builds a network which is named after its number of layers.
+
+    Args:
+        family, number, version: the name's parts ("ResNet", 50, "V2").
+        source, layers: see `application`.
+        depths: blocks or convolutions per stage; an argument of `layers`.
+        hashes: the checksums of its two files.
+        folder: where they are; None: where those of its family are.
+    """
+    public = f"{family}{number}{version}"
+    what = " ".join((family, *([version.lower()] if version else []), f"with {number} layers"))
+    published = kernels_file(folder or family.lower(), public.lower(), *hashes)
+    return application(
+        public, public.lower(), what, source, (224, 32), layers, published, depths=depths
+    )
+
+
 def network(
     signature: Any, build: Callable[..., Model], public: str, private: str, what: str,
     size: int, source: str,
