@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from kerasish.datasets.sources import Pair
+from kerasish.datasets.sources import Pair as Pair
 
 
 def split_bundled(

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from kerasish.datasets.sources import Pair, fetch
+from kerasish.datasets.sources import Pair as Pair
+from kerasish.datasets.sources import fetch
 
 
 def split_file(
