@@ -216,8 +216,19 @@ _OPTIONS = {"num_thresholds": 200, "class_id": None, "name": None, "dtype": None
 _with_options = with_options(PointOptions, _OPTIONS, rest=False)
 
 
+# A rate is the share of its first count in the sum of both.
+_RATES = {
+    "sensitivity": ("true_positives", "false_negatives"),
+    "specificity": ("true_negatives", "false_positives"),
+    "precision": ("true_positives", "false_positives"),
+    "recall": ("true_positives", "false_negatives"),
+}
+
+
 class _BestPoint(_Curve):
     """The largest of one rate among the thresholds at which another is large enough."""
+
+    _maximized = ""  # the first of these rates
 
     def __init__(
         self, given: str, value: float, num_thresholds: int, class_id: int | None, **options: Any
@@ -229,7 +240,7 @@ class _BestPoint(_Curve):
             raise ValueError(
                 f"{type(self).__name__}: num_thresholds is at least 1, got {num_thresholds}."
             )
-        self._value = value
+        self._given, self._value = given, value
         self.num_thresholds, self.class_id = num_thresholds, class_id
         setattr(self, given, value)
         last = num_thresholds - 1
@@ -245,19 +256,15 @@ class _BestPoint(_Curve):
         )
         self._add(count(y_true, y_pred, weights, self.thresholds))
 
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        """Return (what must be large enough, what should be largest) at each threshold."""
-        raise NotImplementedError(f"{type(self).__name__} defines no _rates().")
+    def _rate(self, name: str) -> Tensor:
+        x, other = (getattr(self, count).value for count in _RATES[name])
+        return ops.divide_no_nan(x, ops.add(x, other))
 
     def result(self) -> Tensor:
         """Return the largest rate; 0 where no threshold will do."""
-        constrained, maximized = self._rates(self._counts())
-        allowed = ops.greater_equal(constrained, self._value)
+        maximized = self._rate(self._maximized)
+        allowed = ops.greater_equal(self._rate(self._given), self._value)
         return ops.max(ops.where(allowed, maximized, ops.zeros_like(maximized)))
-
-
-def _rate(x: Tensor, other: Tensor) -> Tensor:
-    return ops.divide_no_nan(x, ops.add(x, other))
 
 
 class SensitivityAtSpecificity(_BestPoint):
@@ -275,13 +282,11 @@ class SensitivityAtSpecificity(_BestPoint):
         1.0
     """
 
+    _maximized = "sensitivity"
+
     @_with_options
     def __init__(self, specificity: float, **options: Unpack[PointOptions]) -> None:
         super().__init__("specificity", specificity, **options)
-
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        tp, fp, tn, fn = counts
-        return _rate(tn, fp), _rate(tp, fn)
 
 
 class SpecificityAtSensitivity(_BestPoint):
@@ -299,13 +304,11 @@ class SpecificityAtSensitivity(_BestPoint):
         1.0
     """
 
+    _maximized = "specificity"
+
     @_with_options
     def __init__(self, sensitivity: float, **options: Unpack[PointOptions]) -> None:
         super().__init__("sensitivity", sensitivity, **options)
-
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        tp, fp, tn, fn = counts
-        return _rate(tp, fn), _rate(tn, fp)
 
 
 class PrecisionAtRecall(_BestPoint):
@@ -323,13 +326,11 @@ class PrecisionAtRecall(_BestPoint):
         1.0
     """
 
+    _maximized = "precision"
+
     @_with_options
     def __init__(self, recall: float, **options: Unpack[PointOptions]) -> None:
         super().__init__("recall", recall, **options)
-
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        tp, fp, _, fn = counts
-        return _rate(tp, fn), _rate(tp, fp)
 
 
 class RecallAtPrecision(_BestPoint):
@@ -347,10 +348,8 @@ class RecallAtPrecision(_BestPoint):
         0.5
     """
 
+    _maximized = "recall"
+
     @_with_options
     def __init__(self, precision: float, **options: Unpack[PointOptions]) -> None:
         super().__init__("precision", precision, **options)
-
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        tp, fp, _, fn = counts
-        return _rate(tp, fp), _rate(tp, fn)
