@@ -7,12 +7,13 @@ from collections.abc import Sequence
 from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
 
 
 class RateOptimizer(Optimizer):
     """An optimizer whose `update` needs no number but the learning rate."""
 
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Tensor:
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
         return learning_rate
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.reprs import arguments_repr
@@ -11,6 +12,8 @@ from kerasish.typing import TensorLike
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
+
     from kerasish.tensor import Tensor
 
 
@@ -28,6 +31,11 @@ class LearningRateSchedule(ConfiguredByArguments, Watched):
     def __call__(self, step: TensorLike) -> Tensor:
         """Return the learning rate at `step`, an integer (tensor) from 0 on."""
         raise NotImplementedError(f"{type(self).__name__} must write __call__(step).")
+
+    @classmethod
+    def from_config(cls, config: Mapping[str, Any]) -> Self:
+        """Return the schedule that `get_config` described."""
+        return cls(**config)
 
     __repr__ = arguments_repr
 
