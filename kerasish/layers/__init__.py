@@ -8,6 +8,7 @@ from kerasish.engine import InputLayer as InputLayer
 from kerasish.engine import InputSpec as InputSpec
 from kerasish.engine import Layer as Layer
 from kerasish.first_use import imports_on_first_use
+from kerasish.identifiers import deserialize_of
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config
 from kerasish.unsupported import explain
@@ -224,12 +225,7 @@ def deserialize(config: Config | str, custom_objects: dict[str, Any] | None = No
         >>> layers.deserialize(layers.serialize(layers.Dense(3))).units
         3
     """
-    result = registry.deserialize_keras_object(
-        config,
-        custom_objects,
-        module_objects=registry.BUILTINS["keras.layers"],
-        printable_module_name="layer",
-    )
+    result = deserialize_of(config, "keras.layers", "layer", custom_objects)
     is_layer = isinstance(result, Layer)
     if not is_layer:
         raise ValueError(

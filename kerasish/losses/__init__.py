@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasish import registry
-from kerasish.identifiers import get_by_name
+from kerasish.identifiers import deserialize_of, get_by_name
 from kerasish.losses.alignment import CTC as CTC
 from kerasish.losses.alignment import ctc as ctc
 from kerasish.losses.embedding import Circle as Circle
@@ -117,12 +117,7 @@ def deserialize(name: Config | str, custom_objects: Mapping[str, Any] | None = N
         >>> losses.deserialize("mse").__name__
         'mean_squared_error'
     """
-    return registry.deserialize_keras_object(
-        name,
-        custom_objects,
-        module_objects=registry.BUILTINS["keras.losses"],
-        printable_module_name="loss",
-    )
+    return deserialize_of(name, "keras.losses", "loss", custom_objects)
 
 
 @hides_frames

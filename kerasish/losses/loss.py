@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kerasish import ops, registry, tree
+from kerasish.identifiers import deserialize_of
 from kerasish.losses.reduction import align, check_reduction, reduce_losses
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
@@ -190,7 +191,4 @@ class PlainLoss(LossFunction):
 
 
 def _function_of(fn: str) -> Callable[..., Any]:
-    if callable(fn):
-        return fn
-    names = registry.BUILTINS.get("keras.losses", {})
-    return registry.deserialize_keras_object(fn, module_objects=names, printable_module_name="loss")
+    return fn if callable(fn) else deserialize_of(fn, "keras.losses", "loss")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import registry
-from kerasish.identifiers import get_by_name
+from kerasish.identifiers import deserialize_of, get_by_name
 from kerasish.losses.focal import binary_focal_crossentropy as binary_focal_crossentropy
 from kerasish.losses.focal import categorical_focal_crossentropy as categorical_focal_crossentropy
 from kerasish.losses.margin import categorical_hinge as categorical_hinge
@@ -143,12 +143,7 @@ def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None =
         >>> metrics.deserialize(metrics.serialize(metric)).name
         'error'
     """
-    return registry.deserialize_keras_object(
-        config,
-        custom_objects,
-        module_objects=registry.BUILTINS["keras.metrics"],
-        printable_module_name="metric",
-    )
+    return deserialize_of(config, "keras.metrics", "metric", custom_objects)
 
 
 @hides_frames
