@@ -5,11 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from kerasish import backends as backends
-from kerasish import config as config
-from kerasish import dtype_policies as dtype_policies
-from kerasish import ops as ops
-from kerasish import random as random
-from kerasish import tree as tree
 from kerasish.autodiff import GradientTape as GradientTape
 from kerasish.autodiff import custom_gradient as custom_gradient
 from kerasish.autodiff import grad as grad
@@ -20,7 +15,7 @@ from kerasish.autodiff import vmap as vmap
 from kerasish.devices import device as device
 from kerasish.dtype_policies import DTypePolicy as DTypePolicy
 from kerasish.dtype_policies import FloatDTypePolicy as FloatDTypePolicy
-from kerasish.first_use import import_on_first_use as _on_first_use
+from kerasish.first_use import imports_on_first_use as _imports_on_first_use
 from kerasish.tensor import Tensor as Tensor
 from kerasish.tensor import Variable as Variable
 from kerasish.tensor import name_scope as name_scope
@@ -29,17 +24,22 @@ from kerasish.unsupported import explain as _explain
 
 __version__ = "0.1.0"
 
-# What computing with tensors does not need, and modules that import a heavy package.
-if TYPE_CHECKING:
+# What computing with tensors does not need, and modules.
+with _imports_on_first_use(__name__, _explain(__name__)) as _PLACES:
     from kerasish import activations as activations
     from kerasish import applications as applications
+    from kerasish import autodiff as autodiff
     from kerasish import backend as backend
     from kerasish import callbacks as callbacks
+    from kerasish import config as config
     from kerasish import constraints as constraints
     from kerasish import data as data
     from kerasish import datasets as datasets
+    from kerasish import diagrams as diagrams
     from kerasish import distribution as distribution
+    from kerasish import dtype_policies as dtype_policies
     from kerasish import engine as engine
+    from kerasish import errors as errors
     from kerasish import estimator as estimator
     from kerasish import export as export
     from kerasish import fold as fold
@@ -51,12 +51,18 @@ if TYPE_CHECKING:
     from kerasish import metrics as metrics
     from kerasish import mixed_precision as mixed_precision
     from kerasish import models as models
+    from kerasish import ops as ops
     from kerasish import optimizers as optimizers
     from kerasish import preprocessing as preprocessing
     from kerasish import quantizers as quantizers
+    from kerasish import random as random
+    from kerasish import recomputing as recomputing
     from kerasish import regularizers as regularizers
     from kerasish import saving as saving
+    from kerasish import tables as tables
     from kerasish import testing as testing
+    from kerasish import tree as tree
+    from kerasish import typing as typing
     from kerasish import utils as utils
     from kerasish import visualization as visualization
     from kerasish import wrappers as wrappers
@@ -81,41 +87,15 @@ if TYPE_CHECKING:
     from kerasish.quantizers import Quantizer as Quantizer
     from kerasish.regularizers import Regularizer as Regularizer
 
-_ON_FIRST_USE: dict[str, tuple[str, ...]] = {
-    "engine": (
-        "Function", "Input", "InputSpec", "KerasTensor", "Layer", "Model", "Operation",
-        "Sequential", "StatelessScope", "SymbolicScope",
-    ),
-    "engine.function": ("function",),
-    "engine.layer.defaults": ("defaults",),
-    "engine.layer.remat": ("RematScope", "remat"),
-    "initializers": ("Initializer",),
-    "losses.loss": ("Loss",),
-    "metrics.metric": ("Metric",),
-    "optimizers": ("Optimizer",),
-    "quantizers": ("Quantizer",),
-    "regularizers": ("Regularizer",),
-}  # fmt: skip
-# The modules that users name, and further ones that have always been there.
-_MODULES = (
-    "activations", "applications", "autodiff", "backend", "callbacks", "config", "constraints",
-    "data", "datasets", "distribution", "dtype_policies", "errors", "export", "initializers",
-    "layers", "losses", "metrics", "mixed_precision", "models", "ops", "optimizers",
-    "preprocessing", "random", "regularizers", "saving", "testing", "tree", "typing", "utils",
-    "visualization", "wrappers",
-)  # fmt: skip
-_OTHERS = (
+# Modules that users seldom name: `dir(kerasish)` leaves them out.
+_SELDOM = {
     "diagrams", "engine", "estimator", "fold", "graph", "media", "quantizers", "recomputing",
     "tables",
-)  # fmt: skip
+}  # fmt: skip
 _NOT_BY_STAR = ("applications", "distribution", "testing", "visualization", "wrappers")
 
 if not TYPE_CHECKING:
-    _find, _ = _on_first_use(
-        __name__,
-        _ON_FIRST_USE,
-        _on_first_use(__name__, dict.fromkeys(_MODULES + _OTHERS, ()), _explain(__name__))[0],
-    )
+    _find = globals()["__getattr__"]
 
     def __getattr__(name: str) -> Any:
         if name == "__all__":
@@ -128,10 +108,10 @@ def __dir__() -> list[str]:
     own = {
         name
         for name, value in list(globals().items())
-        if name[0] != "_" and getattr(value, "__module__", "").startswith(__name__)
+        if name[:2] == "__"
+        or (name[0] != "_" and getattr(value, "__module__", "").startswith(__name__))
     }
-    later = (name for names in _ON_FIRST_USE.values() for name in names)
-    return sorted(own.union(later, _MODULES, (name for name in [*globals()] if name[:2] == "__")))
+    return sorted(own | _PLACES.keys() - _SELDOM)
 
 
 def version() -> str:

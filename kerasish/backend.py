@@ -44,6 +44,6 @@ def is_int_dtype(dtype: object) -> bool:
 
 
 def __getattr__(name: str) -> Any:
-    if name.startswith("_") or not hasattr(legacy, name):
+    if name not in legacy.FUNCTIONS:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(legacy, name)
+    return legacy.FUNCTIONS[name]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
@@ -62,28 +63,17 @@ class Builtins(MutableMapping[str, Any]):
 
 
 # Public module ("keras.layers") -> its names, in the order in which all modules are looked through.
-# The modules of kerasish on the right add the names when they are imported.
+# The module of kerasish that adds names when it is imported is called the same, or is the engine.
+_OF_ENGINE = ("keras", "kerasish", "keras.ops", "keras.models")
 BUILTINS = {
-    name: Builtins(module=f"kerasish.{module}")
-    for name, module in {
-        "keras.activations": "activations",
-        "keras.constraints": "constraints",
-        "keras": "engine",
-        "keras.dtype_policies": "dtype_policies",
-        "keras.initializers": "initializers",
-        "keras.regularizers": "regularizers",
-        "keras.random": "random",
-        "keras.losses": "losses",
-        "keras.metrics": "metrics",
-        "keras.layers": "layers",
-        "kerasish": "engine",
-        "keras.ops": "engine",
-        "keras.quantizers": "quantizers",
-        "keras.optimizers.schedules": "optimizers.schedules",
-        "keras.optimizers": "optimizers",
-        "keras.models": "engine",
-    }.items()
-}
+    name: Builtins(module=f"kerasish.{'engine' if name in _OF_ENGINE else name.partition('.')[2]}")
+    for name in (
+        "keras.activations", "keras.constraints", "keras", "keras.dtype_policies",
+        "keras.initializers", "keras.regularizers", "keras.random", "keras.losses",
+        "keras.metrics", "keras.layers", "kerasish", "keras.ops", "keras.quantizers",
+        "keras.optimizers.schedules", "keras.optimizers", "keras.models",
+    )
+}  # fmt: skip
 # Class or function, or its place -> (public module, name).
 _PUBLIC: dict[Any, tuple[str, str]] = {}
 
@@ -97,6 +87,21 @@ def add_builtins(module: str, objects: Mapping[str, Any]) -> None:
             place = _PUBLIC.setdefault(value, (module, name))
             if place[0] == module and name == value.__name__:  # aliases give way to it
                 _PUBLIC[value] = (module, name)
+
+
+def own_objects(package: str) -> dict[str, Any]:
+    """Return name -> value of the public classes and functions of a package that are its own.
+
+    Example:
+        >>> from kerasish import losses
+        >>> own_objects("kerasish.losses")["Hinge"] is losses.Hinge
+        True
+    """
+    return {
+        name: value
+        for name, value in vars(sys.modules[package]).items()
+        if name[0] != "_" and f"{getattr(value, '__module__', '')}.".startswith(f"{package}.")
+    }
 
 
 def public_name(value: Any) -> tuple[str, str] | None:

@@ -7,20 +7,18 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.identifiers import get_by_name
-from kerasish.registry import add_builtins, serialize_keras_object
+from kerasish.registry import add_builtins, own_objects, serialize_keras_object
 from kerasish.reprs import arguments_repr
-from kerasish.signatures import own_arguments
+from kerasish.signatures import Configured
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Axis, Config, ConstraintLike, Structure, TensorLike
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from kerasish.tensor import Tensor
 
 
-class Constraint(Watched):
+class Constraint(Configured, Watched):
     """A function weight -> allowed weight; subclasses write `__call__`. This one allows any.
 
     Example:
@@ -34,15 +32,6 @@ class Constraint(Watched):
     def __call__(self, w: TensorLike) -> TensorLike:
         """Return the weight to keep instead of w."""
         return w
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return own_arguments(self)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the constraint that `get_config` described."""
-        return cls(**config)
 
     __repr__ = arguments_repr
 
@@ -140,15 +129,7 @@ class UnitNorm(Constraint):
 
 max_norm, min_max_norm, non_neg, unit_norm = MaxNorm, MinMaxNorm, NonNeg, UnitNorm
 
-add_builtins(
-    "keras.constraints",
-    {
-        "Constraint": Constraint, "MaxNorm": MaxNorm, "MinMaxNorm": MinMaxNorm,
-        "NonNeg": NonNeg, "UnitNorm": UnitNorm,
-        "max_norm": MaxNorm, "min_max_norm": MinMaxNorm, "non_neg": NonNeg, "nonneg": NonNeg,
-        "unit_norm": UnitNorm,
-    },
-)  # fmt: skip
+add_builtins("keras.constraints", {**own_objects(__name__), "nonneg": NonNeg})
 
 
 @hides_frames

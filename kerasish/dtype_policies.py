@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, registry
 from kerasish.ops import dtypes
+from kerasish.signatures import Configured
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, Structure
 
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class DTypePolicy:
+class DTypePolicy(Configured):
     """A layer's compute dtype and variable dtype.
 
     Args:
@@ -67,11 +68,6 @@ class DTypePolicy:
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         return {"name": self._name}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the policy that `get_config` describes."""
-        return cls(**config)
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and other.name == self.name

@@ -1,18 +1,27 @@
 """Names that a package imports when they are first asked for.
 
-A package lists them twice: for type checkers, in an `if TYPE_CHECKING` block, and by module for
-Python, which asks `__getattr__` for a name that the package does not have yet (PEP 562).
-`tests/test_imports.py` compares both lists.
+`import kerasish` takes a tenth of a second, because a program imports only what it names. Such
+imports are in a `with` block of the package, where type checkers read them as any others:
+
+    with imports_on_first_use(__name__):
+        from kerasish.layers.core import Dense as Dense
+
+Python asks `__getattr__` for a name that the package does not have yet (PEP 562).
 """
 
 from __future__ import annotations
 
+import builtins
 import importlib
 import sys
-from collections.abc import Callable, Collection, Mapping
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from kerasish.overriding import no_collections
+
+_lock = threading.Lock()  # of `builtins.__import__`
 
 
 def find(place: str) -> Any:
@@ -29,7 +38,7 @@ def find(place: str) -> Any:
 
 
 class ModulePlace(str):
-    """Where a value is found: "module:name"."""
+    """Where a value is found: "module:name", or "module"."""
 
     __slots__ = ()
 
@@ -39,30 +48,40 @@ class ModulePlace(str):
         return self.rpartition(":")[2]
 
 
-def import_on_first_use(
-    package: str,
-    names: Mapping[str, Collection[str]],
-    otherwise: Callable[[str], Any] | None = None,
-    **aliases: str,
-) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """Return the `__getattr__` and the `__dir__` of a package.
+class _LaterModule:
+    """Stands for a module in `from module import name`: gives the places of its names."""
 
-    `from package import *` asks `__getattr__` for `__all__`, and imports everything.
+    def __init__(self, name: str, package: str) -> None:
+        self._name, self._sign = name, "." if name == package else ":"
+
+    def __getattr__(self, name: str) -> ModulePlace:
+        return ModulePlace(f"{self._name}{self._sign}{name}")
+
+
+@contextmanager
+def imports_on_first_use(
+    package: str, otherwise: Callable[[str], Any] | None = None
+) -> Iterator[dict[str, ModulePlace]]:
+    """Let the imports of a `with` block in a package happen when their names are first used.
+
+    The block holds nothing but `from module import name`; `from package import name` stands for a
+    module of the package. The package gets a `__getattr__` and a `__dir__`. `from package import *`
+    asks `__getattr__` for `__all__`, and imports everything.
 
     Args:
-        package: its name.
-        names: for each module, the public names that it defines; none: the module itself is the
-            name. A module is named from inside the package, or, of another one, in full.
+        package: the package's `__name__`.
         otherwise: the `__getattr__` for all other names; None: they are errors.
-        aliases: further names -> the listed name for the same value.
+
+    Returns:
+        A dict that has, after the block, the place of each name.
 
     Example:
-        >>> get, names = import_on_first_use("kerasish.losses", {"focal": ()})
-        >>> get("focal").__name__
-        'kerasish.losses.focal'
+        >>> import kerasish
+        >>> "Dense" in vars(kerasish.layers)["_PLACES"]
+        True
     """
-    places = places_of(package, names, **aliases)
     known = vars(sys.modules[package])
+    places: dict[str, ModulePlace] = {}
 
     def look_up(name: str) -> Any:
         if name == "__all__":
@@ -77,26 +96,19 @@ def import_on_first_use(
     def list_names() -> list[str]:
         return sorted({*known, *places})
 
-    return look_up, list_names
+    def leave(name: str, globals: Any = None, *rest: Any, **options: Any) -> Any:
+        if globals is known:
+            return _LaterModule(name, package)
+        return usual(name, globals, *rest, **options)
 
-
-def places_of(
-    package: str, names: Mapping[str, Collection[str]], **aliases: str
-) -> dict[str, ModulePlace]:
-    """Return name -> place for the names that `import_on_first_use` takes.
-
-    Example:
-        >>> places_of("kerasish.losses", {"focal": ("Focal",)})
-        {'Focal': 'kerasish.losses.focal:Focal'}
-    """
-    root = f"{package.partition('.')[0]}."
-    whole = {
-        module: module if module.startswith(root) else f"{package}.{module}" for module in names
-    }
-    places = {
-        name: ModulePlace(f"{whole[module]}:{name}" if inside else whole[module])
-        for module, inside in names.items()
-        for name in inside or (module,)
-    }
-    places.update((alias, places[name]) for alias, name in aliases.items())
-    return places
+    with _lock:
+        usual = builtins.__import__
+        builtins.__import__ = leave
+        try:
+            yield places
+        finally:
+            builtins.__import__ = usual
+    places.update((n, v) for n, v in known.items() if type(v) is ModulePlace)
+    for name in places:
+        del known[name]
+    known.update(__getattr__=look_up, __dir__=list_names)

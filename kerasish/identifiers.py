@@ -15,6 +15,15 @@ from kerasish.registry import (
 )
 
 
+def deserialize_of(
+    config: Any, module: str, what: str, custom_objects: Mapping[str, Any] | None = None
+) -> Any:
+    """Return what a serialized dict or a name of a public module describes; see `get_by_name`."""
+    return deserialize_keras_object(
+        config, custom_objects, module_objects=BUILTINS[module], printable_module_name=what
+    )
+
+
 def get_by_name(
     identifier: object, module: str, what: str, custom_objects: Mapping[str, Any] | None = None
 ) -> Any:
@@ -28,9 +37,7 @@ def get_by_name(
     if identifier is None:
         return None
     if isinstance(identifier, Mapping):
-        identifier = deserialize_keras_object(
-            identifier, custom_objects, module_objects=BUILTINS[module], printable_module_name=what
-        )
+        identifier = deserialize_of(identifier, module, what, custom_objects)
     elif isinstance(identifier, str):
         with CustomObjectScope(dict(custom_objects or {})):
             names = BUILTINS[module]

@@ -17,12 +17,11 @@ from kerasish.ops import random as drawn
 from kerasish.ops.op import function
 from kerasish.registry import add_builtins
 from kerasish.reprs import arguments_repr
+from kerasish.signatures import Configured
 from kerasish.tensor import Variable, convert, current_scope, name_scope, to_numpy, using_scope
 from kerasish.typing import AnyTensor, Array, DTypeLike, SeedLike, Shape, ShapeLike, TensorLike
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from kerasish.tensor import Tensor
 
 _ONE_DRAW = np.array([0, 1], "uint32")
@@ -34,7 +33,7 @@ def _state_of(seed: int) -> Array:
     return np.array([seed & 0xFFFFFFFF, seed >> 32 & 0xFFFFFFFF], "uint32")
 
 
-class SeedGenerator:
+class SeedGenerator(Configured):
     """A source of random states: a seed, and a counter of draws that each use moves on.
 
     The state is a variable, so that a compiled step draws new numbers each time, and a resumed
@@ -79,11 +78,6 @@ class SeedGenerator:
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         return {"seed": self.seed}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the generator that `get_config` described."""
-        return cls(**config)
 
     __repr__ = arguments_repr
 

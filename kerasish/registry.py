@@ -18,6 +18,7 @@ import numpy as np
 from kerasish.builtin_names import BUILTINS as BUILTINS
 from kerasish.builtin_names import Builtins, public_name
 from kerasish.builtin_names import add_builtins as add_builtins
+from kerasish.builtin_names import own_objects as own_objects
 from kerasish.errors import UnknownNameError
 from kerasish.reprs import arguments_repr
 from kerasish.tracebacks import hides_frames

@@ -9,20 +9,18 @@ from typing import TYPE_CHECKING, Any
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.identifiers import get_by_name
-from kerasish.registry import add_builtins, serialize_keras_object
+from kerasish.registry import add_builtins, own_objects, serialize_keras_object
 from kerasish.reprs import arguments_repr
-from kerasish.signatures import own_arguments
+from kerasish.signatures import ConfiguredByArguments
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, RegularizerLike, Structure, TensorLike
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from kerasish.tensor import Tensor
 
 
-class Regularizer(Watched):
+class Regularizer(ConfiguredByArguments, Watched):
     """A function tensor -> penalty, added to the loss; subclasses write `__call__`.
 
     Example:
@@ -36,18 +34,6 @@ class Regularizer(Watched):
     def __call__(self, x: Any) -> Any:
         """Return the penalty, a single number."""
         return 0.0
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        arguments = own_arguments(self)
-        if not arguments:
-            raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
-        return arguments
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the regularizer that `get_config` described."""
-        return cls(**config)
 
     __repr__ = arguments_repr
 
@@ -153,15 +139,7 @@ def _factor(regularizer: RegularizerLike, name: str, value: float) -> float:
 
 l1, l2, l1_l2, orthogonal_regularizer = L1, L2, L1L2, OrthogonalRegularizer
 
-add_builtins(
-    "keras.regularizers",
-    {
-        "Regularizer": Regularizer, "L1": L1, "L2": L2, "L1L2": L1L2,
-        "OrthogonalRegularizer": OrthogonalRegularizer,
-        "l1": L1, "l2": L2, "l1l2": L1L2, "l1_l2": L1L2,
-        "orthogonal_regularizer": OrthogonalRegularizer,
-    },
-)  # fmt: skip
+add_builtins("keras.regularizers", {**own_objects(__name__), "l1l2": L1L2})
 
 
 @hides_frames

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from kerasish.tracebacks import hide_frames, hint_keywords, keyword_hint
 
 if TYPE_CHECKING:
+    from typing_extensions import Self
     from typing_extensions import Unpack as Unpack
 else:
     Unpack = Any  # annotations are texts, which nothing evaluates
@@ -175,6 +176,30 @@ def own_arguments(thing: object, known: Collection[str] = ()) -> dict[str, Any]:
             named = [p.name for p in parameters if p.kind is not p.VAR_KEYWORD]
             return {name: getattr(thing, name) for name in named if name not in known}
     return {}
+
+
+class Configured:
+    """An object whose config is the arguments of its constructor, as its attributes hold them."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return own_arguments(self)
+
+    @classmethod
+    def from_config(cls, config: dict[str, Any]) -> Self:
+        """Return the object that `get_config` described."""
+        return cls(**config)
+
+
+class ConfiguredByArguments(Configured):
+    """The same, of classes whose constructors have arguments: others write `get_config`."""
+
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        arguments = super().get_config()
+        if not arguments:
+            raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
+        return arguments
 
 
 def _with_signature(init: Any, signature: inspect.Signature) -> Any:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 import gc
 import importlib
 import json
@@ -16,7 +17,7 @@ from pathlib import Path
 import pytest
 
 import kerasish
-from kerasish.first_use import find, places_of
+from kerasish.first_use import find
 
 PACKAGE = Path(kerasish.__file__).parent
 CHECKOUT = Path(__file__).parent.parent
@@ -211,39 +212,81 @@ def test_a_small_model_brings_what_it_needs_alone():
     assert not [name for name in modules if name.startswith("kerasish.backends.eager.cuda")]
 
 
-def names_for_checkers(package: str) -> set[str]:
-    """Return what a package imports from modules of its own in its `if TYPE_CHECKING` block."""
+def names_imported_on_first_use(package: str) -> dict[str, str]:
+    """Return name -> "module:name" of the imports in a package's `with` block."""
     path = PACKAGE.joinpath(*package.split(".")[1:], "__init__.py")
-    blocks = [n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.If)]
+    blocks = [n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.With)]
     imports = [n for block in blocks for n in block.body if isinstance(n, ast.ImportFrom)]
-    return {a.asname for n in imports if n.module for a in n.names if a.asname}
+    return {
+        a.asname: f"{n.module}.{a.name}" if n.module == package else f"{n.module}:{a.name}"
+        for n in imports
+        for a in n.names
+        if a.asname
+    }
 
 
-@pytest.mark.parametrize("package", ["callbacks", "export", "layers", "optimizers", "utils"])
-def test_both_lists_of_names_are_equal(package):
-    """Type checkers see the names that are imported on first use, and no others."""
-    module = importlib.import_module(f"kerasish.{package}")
-    places = places_of(module.__name__, module._ON_FIRST_USE, **getattr(module, "_ALIASES", {}))
-    assert names_for_checkers(module.__name__) == set(places)
-    assert set(places) <= set(dir(module))
+@pytest.mark.parametrize(
+    "package", ["", ".backends.eager", ".callbacks", ".export", ".layers", ".optimizers", ".utils"]
+)
+def test_imports_on_first_use_give_what_they_name(package):
+    module = importlib.import_module(f"kerasish{package}")
+    places = names_imported_on_first_use(module.__name__)
+    assert places
     assert {name: find(place) for name, place in places.items()} == {
         name: getattr(module, name) for name in places
     }
+    hidden = module._SELDOM if module is kerasish else set()
+    assert places.keys() - hidden <= set(dir(module))
 
 
-def test_both_lists_of_names_of_the_root_are_equal():
-    """The same is true of the classes and the modules that `import kerasish` leaves for later."""
-    path = PACKAGE / "__init__.py"
-    block = next(n for n in ast.parse(path.read_text("utf-8")).body if isinstance(n, ast.If))
-    modules = {a.asname for n in block.body if n.module == "kerasish" for a in n.names}
-    places = places_of("kerasish", kerasish._ON_FIRST_USE)
-    assert names_for_checkers("") == set(places) | modules
-    assert modules <= {*kerasish._MODULES, *kerasish._OTHERS}
-    assert all(find(f"kerasish.{name}") is getattr(kerasish, name) for name in modules)
-    assert set(places) <= set(dir(kerasish))
-    assert {name: find(place) for name, place in places.items()} == {
-        name: getattr(kerasish, name) for name in places
-    }
+PACKAGE_WITH_A_BLOCK = """
+import sys
+from kerasish.first_use import imports_on_first_use
+with imports_on_first_use(__name__) as places:
+    from later import part as part
+    from later.part import value as value
+    from later.part import value as alias
+    during = __import__("json", globals={}).loads("3")
+import json
+"""
+
+
+def test_a_block_leaves_its_imports_for_later_and_no_others(tmp_path, monkeypatch):
+    package = tmp_path / "later"
+    package.mkdir()
+    (package / "__init__.py").write_text(PACKAGE_WITH_A_BLOCK)
+    (package / "part.py").write_text("value = 5\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    usual = builtins.__import__
+    try:
+        later = importlib.import_module("later")
+        assert builtins.__import__ is usual
+        assert later.during == 3 and later.json is json
+        assert "later.part" not in sys.modules
+        assert not {"part", "value", "alias"} & vars(later).keys()
+        assert later.places == {
+            "part": "later.part", "value": "later.part:value", "alias": "later.part:value",
+        }  # fmt: skip
+        assert {"part", "value", "alias"} <= set(dir(later))
+        assert later.alias == 5 and "alias" in vars(later) and "value" not in vars(later)
+        assert later.part is sys.modules["later.part"]
+        with pytest.raises(AttributeError, match="module 'later' has no attribute 'other'"):
+            _ = later.other
+    finally:
+        sys.modules.pop("later", None)
+        sys.modules.pop("later.part", None)
+
+
+def test_an_error_in_a_block_restores_imports(tmp_path, monkeypatch):
+    (tmp_path / "failing.py").write_text(
+        "from kerasish.first_use import imports_on_first_use\n"
+        "with imports_on_first_use(__name__):\n    1 / 0\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    usual = builtins.__import__
+    with pytest.raises(ZeroDivisionError):
+        importlib.import_module("failing")
+    assert builtins.__import__ is usual
 
 
 # What needs a package that a bare import leaves for later; each runs in a process of its own.

@@ -8,7 +8,7 @@ from kerasish import config, initializers, ops, registry
 from kerasish.applications.blocks import activate, conv
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import STORAGE, NetworkRequest, documented, weights_file
+from kerasish.applications.network import STORAGE, NetworkRequest, network, weights_file
 from kerasish.engine import Layer, Model, Sequential
 from kerasish.layers import Conv2D, Dense, GlobalAveragePooling2D, LayerNormalization, Normalization
 from kerasish.typing import ActivationLike, AnyTensor, PathLike, Shape
@@ -72,37 +72,24 @@ def _variant(
     private = f"convnext_{size.lower()}"
     published = weights_file(f"{STORAGE}convnext/{private}", hashes)
 
-    def build(
-        include_top: bool = True,
-        include_preprocessing: bool = True,
-        weights: PathLike | None = "imagenet",
-        input_tensor: Any = None,
-        input_shape: tuple[int | None, ...] | None = None,
-        pooling: str | None = None,
-        classes: int = 1000,
-        classifier_activation: ActivationLike | None = "softmax",
-        name: str = private,
-    ) -> Model:
+    def build(request: NetworkRequest, include_preprocessing: bool) -> Model:
         if config.image_data_format() == "channels_first":
             raise ValueError(
-                f"{name}: ConvNeXt's dense layers need the channels last; call "
+                f"{request.name}: ConvNeXt's dense layers need the channels last; call "
                 "config.set_image_data_format('channels_last')."
             )
-        request = NetworkRequest(
-            include_top, weights, input_tensor, input_shape, pooling, classes,
-            classifier_activation, name,
-        )  # fmt: skip
         image = request.image(224, 32)
         x = image
         if include_preprocessing and image.shape[-1] == 3:
-            x = _scaled(x, name)
-        x = _features(x, depths, widths, name)
-        x = _classifier(x, request) if include_top else request.head(x)
-        if not include_top:
+            x = _scaled(x, request.name)
+        x = _features(x, depths, widths, request.name)
+        x = _classifier(x, request) if request.include_top else request.head(x)
+        if not request.include_top:
             x = LayerNormalization(epsilon=_EPSILON)(x)
         return request.model(image, x, published)
 
-    return documented(build, f"ConvNeXt{size}", f"ConvNeXt, {size.lower()}", 224, _SOURCE)
+    what = f"ConvNeXt, {size.lower()}"
+    return network(_ConvNeXt, build, f"ConvNeXt{size}", private, what, 224, _SOURCE)
 
 
 def _scaled(image: Any, name: str) -> Any:

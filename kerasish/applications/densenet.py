@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from kerasish.applications.blocks import activate, conv, join, norm
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import (
-    Application,
-    NetworkRequest,
-    application,
-    channel_axis,
-    kernels_file,
-)
+from kerasish.applications.network import NetworkRequest, channel_axis, layered
 from kerasish.layers import AveragePooling2D, MaxPooling2D, ZeroPadding2D
 
 _SOURCE = "Huang et al. (2016), https://arxiv.org/abs/1608.06993"
@@ -54,14 +49,7 @@ def _transition(x: Any, name: str) -> Any:
     return AveragePooling2D(2, strides=2, name=f"{name}_pool")(x)
 
 
-def _variant(layers: int, depths: tuple[int, ...], *hashes: str) -> Application:
-    name = f"densenet{layers}"
-    return application(
-        f"DenseNet{layers}", name, f"DenseNet with {layers} layers", _SOURCE, (224, 32),
-        _densenet, kernels_file("densenet", name, *hashes), depths=depths,
-    )  # fmt: skip
-
-
+_variant = functools.partial(layered, "DenseNet", _SOURCE, _densenet)
 # Table 1: blocks per stage.
 DenseNet121 = _variant(
     121, (6, 12, 24, 16), "9d60b8095a5708f2dcce2bca79d332c7", "30ee3e1110167f948a6b9946edeeb738"

@@ -50,6 +50,15 @@ def start_of_classifier() -> VarianceScaling:
     return VarianceScaling(1.0 / 3.0, "fan_out", "uniform")
 
 
+def started_conv(
+    x: Any, filters: int, kernel: int, strides: int = 1, name: str | None = None,
+    padding: str = "same", **options: Any,
+) -> Any:  # fmt: skip
+    """Return a convolution of `x` whose kernel starts as `start_of_convolution` says."""
+    start = start_of_convolution()
+    return conv(x, filters, kernel, strides, name, padding, kernel_initializer=start, **options)
+
+
 def squeezed(x: Any, inputs: int, ratio: float, name: str) -> Any:
     """Scale each channel by a number from 0 to 1, computed from the means of all channels.
 
@@ -65,10 +74,7 @@ def squeezed(x: Any, inputs: int, ratio: float, name: str) -> Any:
     for filters, function, what in (
         (max(1, int(inputs * ratio)), "silu", "reduce"), (channels, "sigmoid", "expand"),
     ):  # fmt: skip
-        y = conv(
-            y, filters, 1, name=f"{name}se_{what}", bias=True, activation=function,
-            kernel_initializer=start_of_convolution(),
-        )  # fmt: skip
+        y = started_conv(y, filters, 1, name=f"{name}se_{what}", bias=True, activation=function)
     return Multiply(name=f"{name}se_excite")([x, y])
 
 
@@ -89,10 +95,7 @@ def _efficientnet(
     if request.imagenet:
         # The published weights were trained on images divided by the square root a second time.
         x = Rescaling([1 / math.sqrt(deviation) for deviation in _DEVIATION])(x)
-    x = conv(
-        pad_for_stride(x, 3, "stem_conv_pad"), filters(32), 3, 2, "stem_conv", "valid",
-        kernel_initializer=start_of_convolution(),
-    )  # fmt: skip
+    x = started_conv(pad_for_stride(x, 3, "stem_conv_pad"), filters(32), 3, 2, "stem_conv", "valid")
     x = activate(norm(x, "stem_bn"), "silu", "stem_activation")
     repeats = [math.ceil(depth * stage[1]) for stage in _STAGES]
     number = 0
@@ -104,7 +107,7 @@ def _efficientnet(
                 filters(outputs), expansion, 1 if i else stride, _SURVIVAL * number / sum(repeats),
             )  # fmt: skip
             number += 1
-    x = conv(x, filters(1280), 1, name="top_conv", kernel_initializer=start_of_convolution())
+    x = started_conv(x, filters(1280), 1, name="top_conv")
     x = activate(norm(x, "top_bn"), "silu", "top_activation")
     return request.head(
         x, "avg_pool", "max_pool", "avg_pool", (dropout, "top_dropout"),
@@ -118,10 +121,7 @@ def _block(
 ) -> Any:  # fmt: skip
     y = x
     if expansion != 1:
-        y = conv(
-            y, inputs * expansion, 1, name=f"{name}expand_conv",
-            kernel_initializer=start_of_convolution(),
-        )  # fmt: skip
+        y = started_conv(y, inputs * expansion, 1, name=f"{name}expand_conv")
         y = activate(norm(y, f"{name}expand_bn"), "silu", f"{name}expand_activation")
     if stride == 2:
         y = pad_for_stride(y, kernel, f"{name}dwconv_pad")
@@ -131,7 +131,7 @@ def _block(
     )  # fmt: skip
     y = activate(norm(y, f"{name}bn"), "silu", f"{name}activation")
     y = squeezed(y, inputs, 0.25, name)
-    y = conv(y, outputs, 1, name=f"{name}project_conv", kernel_initializer=start_of_convolution())
+    y = started_conv(y, outputs, 1, name=f"{name}project_conv")
     y = norm(y, f"{name}project_bn")
     return dropped(y, x, rate, name) if stride == 1 and inputs == outputs else y
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any, Protocol
 
-from kerasish.applications.blocks import activate, conv, depthwise, norm
+from kerasish.applications.blocks import activate, depthwise, norm
 from kerasish.applications.efficientnet import (
     dropped,
     squeezed,
     start_of_classifier,
     start_of_convolution,
+    started_conv,
 )
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
@@ -18,7 +19,7 @@ from kerasish.applications.network import (
     STORAGE,
     NetworkRequest,
     channel_axis,
-    documented,
+    network,
     weights_file,
 )
 from kerasish.engine import Model
@@ -78,21 +79,7 @@ def _variant(size: str, width: float, depth: float, side: int, *hashes: str) -> 
     private = f"efficientnetv2-{size.lower()}"
     published = weights_file(f"{STORAGE}efficientnet_v2/{private}", hashes)
 
-    def build(
-        include_top: bool = True,
-        weights: PathLike | None = "imagenet",
-        input_tensor: Any = None,
-        input_shape: tuple[int | None, ...] | None = None,
-        pooling: str | None = None,
-        classes: int = 1000,
-        classifier_activation: ActivationLike | None = "softmax",
-        include_preprocessing: bool = True,
-        name: str = private,
-    ) -> Model:
-        request = NetworkRequest(
-            include_top, weights, input_tensor, input_shape, pooling, classes,
-            classifier_activation, name,
-        )  # fmt: skip
+    def build(request: NetworkRequest, include_preprocessing: bool) -> Model:
         image = request.image(side, 32)
         x = _scaled(image, size) if include_preprocessing else image
         x = _features(x, _STAGES[size[0].lower()], width, depth)
@@ -102,7 +89,8 @@ def _variant(size: str, width: float, depth: float, side: int, *hashes: str) -> 
         )  # fmt: skip
         return request.model(image, x, published)
 
-    return documented(build, f"EfficientNetV2{size}", f"EfficientNet v2 {size}", side, _SOURCE)
+    public, what = f"EfficientNetV2{size}", f"EfficientNet v2 {size}"
+    return network(_EfficientNetV2, build, public, private, what, side, _SOURCE)
 
 
 def _scaled(image: Any, size: str) -> Any:
@@ -118,7 +106,7 @@ def _features(x: Any, stages: tuple[_Stage, ...], width: float, depth: float) ->
     def filters(number: int) -> int:
         return max(8, int(number * width + 4) // 8 * 8)
 
-    x = _conv(x, filters(stages[0][1]), 3, 2, "stem_conv")
+    x = started_conv(x, filters(stages[0][1]), 3, 2, "stem_conv")
     x = activate(norm(x, "stem_bn", **_NORM), "silu", "stem_activation")
     number, total = 0, sum(stage[0] for stage in stages)
     for stage, (blocks, inputs, outputs, expansion, stride, fused) in enumerate(stages, start=1):
@@ -128,24 +116,20 @@ def _features(x: Any, stages: tuple[_Stage, ...], width: float, depth: float) ->
                 filters(outputs), expansion, 1 if i else stride, _SURVIVAL * number / total,
             )  # fmt: skip
             number += 1
-    x = _conv(x, filters(1280), 1, 1, "top_conv")
+    x = started_conv(x, filters(1280), 1, 1, "top_conv")
     return activate(norm(x, "top_bn", **_NORM), "silu", "top_activation")
-
-
-def _conv(x: Any, filters: int, kernel: int, stride: int, name: str) -> Any:
-    return conv(x, filters, kernel, stride, name, kernel_initializer=start_of_convolution())
 
 
 def _block(
     x: Any, name: str, inputs: int, outputs: int, expansion: int, stride: int, rate: float
 ) -> Any:
     """Expand, filter each channel, squeeze and excite, project."""
-    y = _conv(x, inputs * expansion, 1, 1, f"{name}expand_conv")
+    y = started_conv(x, inputs * expansion, 1, 1, f"{name}expand_conv")
     y = activate(norm(y, f"{name}expand_bn", **_NORM), "silu", f"{name}expand_activation")
     y = depthwise(y, 3, stride, f"{name}dwconv2", depthwise_initializer=start_of_convolution())
     y = activate(norm(y, f"{name}bn", **_NORM), "silu", f"{name}activation")
     y = squeezed(y, inputs, 0.25, name)
-    y = norm(_conv(y, outputs, 1, 1, f"{name}project_conv"), f"{name}project_bn", **_NORM)
+    y = norm(started_conv(y, outputs, 1, 1, f"{name}project_conv"), f"{name}project_bn", **_NORM)
     return dropped(y, x, rate, name) if stride == 1 and inputs == outputs else y
 
 
@@ -155,11 +139,11 @@ def _fused_block(
     """Expand by a 3x3 convolution and project; without an expansion, only the 3x3 convolution."""
     y, kernel = x, 3
     if expansion != 1:
-        y = _conv(y, inputs * expansion, 3, stride, f"{name}expand_conv")
+        y = started_conv(y, inputs * expansion, 3, stride, f"{name}expand_conv")
         y = activate(norm(y, f"{name}expand_bn", **_NORM), "silu", f"{name}expand_activation")
         kernel = 1
     last_stride = stride if expansion == 1 else 1
-    y = _conv(y, outputs, kernel, last_stride, f"{name}project_conv")
+    y = started_conv(y, outputs, kernel, last_stride, f"{name}project_conv")
     y = norm(y, f"{name}project_bn", **_NORM)
     if expansion == 1:
         y = activate(y, "silu", f"{name}project_activation")

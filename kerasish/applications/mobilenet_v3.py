@@ -13,7 +13,7 @@ from kerasish.applications.network import (
     Published,
     channel_axis,
     divisible,
-    documented,
+    network,
     published_side,
 )
 from kerasish.engine import Model, is_keras_tensor
@@ -75,39 +75,26 @@ class _MobileNetV3(Protocol):
 
 def _variant(size: str, blocks: tuple[_Block, ...], last: int) -> _MobileNetV3:
     def build(
-        input_shape: tuple[int | None, ...] | None = None,
-        alpha: float = 1.0,
-        minimalistic: bool = False,
-        include_top: bool = True,
-        weights: PathLike | None = "imagenet",
-        input_tensor: Any = None,
-        classes: int = 1000,
-        pooling: str | None = None,
-        dropout_rate: float = 0.2,
-        classifier_activation: ActivationLike | None = "softmax",
-        include_preprocessing: bool = True,
-        name: str = f"MobileNetV3{size}",
-    ) -> Model:
-        request = NetworkRequest(
-            include_top, weights, input_tensor, input_shape, pooling, classes,
-            classifier_activation, name,
-        )  # fmt: skip
+        request: NetworkRequest, alpha: float, minimalistic: bool, dropout_rate: float,
+        include_preprocessing: bool,
+    ) -> Model:  # fmt: skip
         variant = f"{size.lower()}{'_minimalistic' if minimalistic else ''}_224_{float(alpha)}"
-        published = _published(variant, name) if request.imagenet else None
-        if input_shape is None and is_keras_tensor(input_tensor):
-            request.input_shape = tuple(input_tensor.shape)[1:]
+        published = _published(variant, request.name) if request.imagenet else None
+        if request.input_shape is None and is_keras_tensor(request.input_tensor):
+            request.input_shape = tuple(request.input_tensor.shape)[1:]
         image = request.image(224, 32, fixed=False)
         published_side(request, (224,), 224)
         x = Rescaling(1 / 127.5, -1.0)(image) if include_preprocessing else image
         features = _features(x, blocks, alpha, minimalistic)
         point = divisible(last * alpha) if alpha > 1 else last
-        if include_top:
+        if request.include_top:
             x = _classifier(features, request, point, dropout_rate, not minimalistic)
         else:
             x = request.head(features, pooled="avg_pool", maximum="max_pool")
         return request.model(image, x, published)
 
-    return documented(build, f"MobileNetV3{size}", f"MobileNet v3, {size.lower()}", 224, _SOURCE)
+    name, what = f"MobileNetV3{size}", f"MobileNet v3, {size.lower()}"
+    return network(_MobileNetV3, build, name, name, what, 224, _SOURCE)
 
 
 def _published(variant: str, who: str) -> Published:

@@ -13,8 +13,8 @@ from kerasish.applications.network import (
     NetworkRequest,
     Published,
     channel_axis,
-    documented,
     image_sides,
+    network,
 )
 from kerasish.engine import Model
 from kerasish.layers import (
@@ -67,26 +67,14 @@ def _variant(
         (f"nasnet_{lower}.h5", f"nasnet_{lower}_no_top.h5"),
     )  # fmt: skip
 
-    def build(
-        input_shape: tuple[int | None, ...] | None = None,
-        include_top: bool = True,
-        weights: PathLike | None = "imagenet",
-        input_tensor: Any = None,
-        pooling: str | None = None,
-        classes: int = 1000,
-        classifier_activation: ActivationLike | None = "softmax",
-        name: str = f"nasnet_{lower}",
-    ) -> Model:
-        request = NetworkRequest(
-            include_top, weights, input_tensor, input_shape, pooling, classes,
-            classifier_activation, name,
-        )  # fmt: skip
+    def build(request: NetworkRequest) -> Model:
         image = request.image(side, 32, fixed=True)
         x = norm(conv(image, stem, 3, 2, "stem_conv1", "valid", **_HE), "stem_bn1", **_NORM)
         x = _cells(x, last // 24, cells, skip_reduction)
         return request.model(image, request.head(activate(x, "relu")), published)
 
-    return documented(build, f"NASNet{size}", f"NASNet-A, {lower}", side, _SOURCE)
+    public, private, what = f"NASNet{size}", f"nasnet_{lower}", f"NASNet-A, {lower}"
+    return network(_NASNet, build, public, private, what, side, _SOURCE)
 
 
 def _cells(x: Any, filters: int, cells: int, skip_reduction: bool) -> Any:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import os
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from kerasish import activations, config
 from kerasish.datasets.download import cache_root, get_file
-from kerasish.engine import Functional, Input, is_keras_tensor
+from kerasish.engine import Functional, Input, Model, is_keras_tensor
+from kerasish.errors import levels_to_user
 from kerasish.layers import Dense, Dropout, GlobalAveragePooling2D, GlobalMaxPooling2D
 from kerasish.typing import ActivationLike, PathLike
 from kerasish.utils.names import get_source_inputs
@@ -71,7 +74,7 @@ class NetworkRequest:
     pooling: str | None
     classes: int
     classifier_activation: ActivationLike | None
-    name: str | None
+    name: str
 
     def __post_init__(self) -> None:
         """Raise ValueError where arguments do not fit together."""
@@ -132,7 +135,7 @@ class NetworkRequest:
         if channels not in (1, 3) and not self.imagenet:
             warnings.warn(
                 f"{who}: images usually have 1 or 3 channels, input_shape={shape} says {channels}.",
-                stacklevel=4,
+                stacklevel=levels_to_user(),
             )
         usual = _shape_of((size, size), 3 if self.imagenet else channels)
         if self.imagenet and fixed:
@@ -261,7 +264,7 @@ def published_side(request: NetworkRequest, sides: tuple[int, ...], default: int
     warnings.warn(
         f"{request.name}: weights are published for images of sides {sides}, the input is "
         f"{rows} x {columns}; those for {default} are loaded.",
-        stacklevel=3,
+        stacklevel=levels_to_user(),
     )
     return default
 
@@ -318,25 +321,65 @@ def application(
         table: what distinguishes the network from others of its family.
     """
 
-    def build(
-        include_top: bool = True,
-        weights: PathLike | None = "imagenet",
-        input_tensor: Any = None,
-        input_shape: tuple[int | None, ...] | None = None,
-        pooling: str | None = None,
-        classes: int = 1000,
-        classifier_activation: ActivationLike | None = "softmax",
-        name: str = private,
-    ) -> Functional:
-        request = NetworkRequest(
-            include_top, weights, input_tensor, input_shape, pooling, classes,
-            classifier_activation, name,
-        )  # fmt: skip
+    def build(request: NetworkRequest) -> Functional:
         image = request.image(*sides)
         return request.model(image, layers(image, request, **table), published)
 
     build.__module__ = layers.__module__
-    return documented(build, public, what, sides[0], source)
+    return network(Application, build, public, private, what, sides[0], source)
+
+
+def layered(
+    family: str, source: str, layers: Callable[..., Any], number: int, depths: tuple[int, ...],
+    *hashes: str, version: str = "", folder: str | None = None,
+) -> Application:  # fmt: skip
+    """Return the function that builds a network which is named after its number of layers.
+
+    Args:
+        family, number, version: the name's parts ("ResNet", 50, "V2").
+        source, layers: see `application`.
+        depths: blocks or convolutions per stage; an argument of `layers`.
+        hashes: the checksums of its two files.
+        folder: where they are; None: where those of its family are.
+    """
+    public = f"{family}{number}{version}"
+    what = " ".join((family, *([version.lower()] if version else []), f"with {number} layers"))
+    published = kernels_file(folder or family.lower(), public.lower(), *hashes)
+    return application(
+        public, public.lower(), what, source, (224, 32), layers, published, depths=depths
+    )
+
+
+def network(
+    signature: Any, build: Callable[..., Model], public: str, private: str, what: str,
+    size: int, source: str,
+) -> Any:  # fmt: skip
+    """Return the function that builds a network, with the arguments of a protocol's `__call__`.
+
+    Args:
+        signature: the protocol; the default of `name` is `private`.
+        build: (request, further arguments by name) -> the model.
+        public, what, size, source: for the docstring; see `documented`.
+        private: the model's name, unless the user gives one.
+    """
+    whole = inspect.signature(signature.__call__)
+    named = {n: p for n, p in whole.parameters.items() if n != "self"}
+    named["name"] = named["name"].replace(default=private)
+    shown = whole.replace(parameters=list(named.values()))
+    common = [field.name for field in fields(NetworkRequest)]
+
+    def construct(*args: Any, **kwargs: Any) -> Model:
+        try:
+            given = shown.bind(*args, **kwargs)
+        except TypeError as error:
+            raise TypeError(f"{public}() {error}") from None
+        given.apply_defaults()
+        request = NetworkRequest(**{name: given.arguments.pop(name) for name in common})
+        return build(request, **given.arguments)
+
+    result: Any = functools.wraps(signature.__call__)(construct)
+    result.__signature__, result.__module__ = shown, build.__module__
+    return documented(result, public, what, size, source)
 
 
 def weights_file(file: str, hashes: tuple[str, ...]) -> Published:
@@ -358,8 +401,6 @@ def documented(function: Function, name: str, what: str, size: int, source: str)
         size: side of its usual images.
         source: the paper.
     """
-    import inspect
-
     parameters = list(inspect.signature(function).parameters)
     lines = [f"Return {what} as a `Model` on images.", "", "Args:"]
     usual = f"({size}, {size}, 3)"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from kerasish.applications.blocks import activate, conv, norm
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import Application, NetworkRequest, application, kernels_file
+from kerasish.applications.network import NetworkRequest, layered
 from kerasish.layers import Add, MaxPooling2D, ZeroPadding2D
 
 _SOURCE = "He et al. (2015), https://arxiv.org/abs/1512.03385"
@@ -54,14 +55,7 @@ def _block(x: Any, name: str, filters: int, stride: int, project: bool) -> Any:
     return activate(Add(name=f"{name}_add")([shortcut, x]), "relu", f"{name}_out")
 
 
-def _variant(layers: int, depths: tuple[int, ...], *hashes: str) -> Application:
-    name = f"resnet{layers}"
-    return application(
-        f"ResNet{layers}", name, f"ResNet with {layers} layers", _SOURCE, (224, 32), _resnet,
-        kernels_file("resnet", name, *hashes), depths=depths,
-    )  # fmt: skip
-
-
+_variant = functools.partial(layered, "ResNet", _SOURCE, _resnet)
 # Table 1: blocks per stage.
 ResNet50 = _variant(
     50, (3, 4, 6, 3), "2cb95161c43110f7111970584f804107", "4d473c1dd8becc155b73f8504c6f6626"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 from kerasish.applications.blocks import activate, conv, norm
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import Application, NetworkRequest, application, kernels_file
+from kerasish.applications.network import NetworkRequest, layered
 from kerasish.applications.resnet import EPSILON, pool, stem
 from kerasish.layers import Add, MaxPooling2D, ZeroPadding2D
 
@@ -43,14 +44,7 @@ def _block(x: Any, name: str, filters: int, stride: int, project: bool) -> Any:
     return Add(name=f"{name}_out")([shortcut, y])
 
 
-def _variant(layers: int, depths: tuple[int, ...], *hashes: str) -> Application:
-    name = f"resnet{layers}v2"
-    return application(
-        f"ResNet{layers}V2", name, f"ResNet v2 with {layers} layers", _SOURCE, (224, 32), _resnet,
-        kernels_file("resnet", name, *hashes), depths=depths,
-    )  # fmt: skip
-
-
+_variant = functools.partial(layered, "ResNet", _SOURCE, _resnet, version="V2")
 # Blocks per stage, as in ResNet.
 ResNet50V2 = _variant(
     50, (3, 4, 6, 3), "3ef43a0b657b3be2300d5770ece849e0", "fac2f116257151a9d068a22e544a4917"

@@ -7,7 +7,7 @@ from typing import Any
 from kerasish.applications.blocks import conv
 from kerasish.applications.imagenet_utils import decode_predictions as decode_predictions
 from kerasish.applications.imagenet_utils import scaling
-from kerasish.applications.network import NetworkRequest, application, kernels_file
+from kerasish.applications.network import NetworkRequest, layered
 from kerasish.layers import Dense, Flatten, MaxPooling2D
 
 SOURCE = "Simonyan and Zisserman (2014), https://arxiv.org/abs/1409.1556"
@@ -34,11 +34,7 @@ def vgg(image: Any, request: NetworkRequest, depths: tuple[int, ...]) -> Any:
     return request.head(x, pool_top=False)
 
 
-VGG16 = application(
-    "VGG16", "vgg16", "VGG with 16 layers", SOURCE, (224, 32), vgg,
-    kernels_file(
-        "vgg16", "vgg16",
-        "64373286793e3c8b2b4e3219cbf3544b", "6d6bbae143d832006294945121d1f1fc",
-    ),
-    depths=(2, 2, 3, 3, 3),
+VGG16 = layered(
+    "VGG", SOURCE, vgg, 16, (2, 2, 3, 3, 3),
+    "64373286793e3c8b2b4e3219cbf3544b", "6d6bbae143d832006294945121d1f1fc", folder="vgg16",
 )  # fmt: skip

@@ -1,31 +1,13 @@
 """Callbacks: stopping, saving, learning rates, progress and logs. They receive the model."""
 
-from typing import TYPE_CHECKING
-
 from kerasish.callbacks.callback import Callback as Callback
 from kerasish.callbacks.callback_list import CallbackList as CallbackList
 from kerasish.callbacks.history import History as History
 from kerasish.callbacks.progress import ProgbarLogger as ProgbarLogger
-from kerasish.first_use import import_on_first_use
+from kerasish.first_use import imports_on_first_use
 from kerasish.unsupported import explain
 
-_ON_FIRST_USE: dict[str, tuple[str, ...]] = {
-    "autopsy": ("NaNAutopsy",),
-    "averages": ("SwapEMAWeights",),
-    "backup": ("BackupAndRestore",),
-    "checkpoint": ("ModelCheckpoint",),
-    "input_monitor": ("InputMonitor",),
-    "live_monitor": ("LiveMonitor",),
-    "logs": ("CSVLogger", "LambdaCallback"),
-    "profiler": ("Profiler",),
-    "remote": ("RemoteMonitor",),
-    "resume": ("Resume",),
-    "schedule": ("LearningRateScheduler", "ReduceLROnPlateau"),
-    "stopping": ("EarlyStopping", "TerminateOnNaN"),
-    "tensorboard": ("TensorBoard",),
-}
-
-if TYPE_CHECKING:
+with imports_on_first_use(__name__, explain(__name__)):
     from kerasish.callbacks.autopsy import NaNAutopsy as NaNAutopsy
     from kerasish.callbacks.averages import SwapEMAWeights as SwapEMAWeights
     from kerasish.callbacks.backup import BackupAndRestore as BackupAndRestore
@@ -42,5 +24,3 @@ if TYPE_CHECKING:
     from kerasish.callbacks.stopping import EarlyStopping as EarlyStopping
     from kerasish.callbacks.stopping import TerminateOnNaN as TerminateOnNaN
     from kerasish.callbacks.tensorboard import TensorBoard as TensorBoard
-else:
-    __getattr__, __dir__ = import_on_first_use(__name__, _ON_FIRST_USE, explain(__name__))

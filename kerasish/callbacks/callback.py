@@ -29,21 +29,6 @@ BATCH_HOOKS = {
     "test": ("on_test_batch_begin", "on_test_batch_end"),
     "predict": ("on_predict_batch_begin", "on_predict_batch_end"),
 }
-HOOKS = (
-    "on_train_begin",
-    "on_train_end",
-    "on_test_begin",
-    "on_test_end",
-    "on_predict_begin",
-    "on_predict_end",
-    "on_epoch_begin",
-    "on_epoch_end",
-    *BATCH_HOOKS["train"],
-    *BATCH_HOOKS["test"],
-    *BATCH_HOOKS["predict"],
-)
-
-
 _FIRST_HOOKS = ("on_train_begin", "on_epoch_begin", "on_train_batch_begin", "on_batch_begin")
 
 
@@ -158,15 +143,15 @@ class Callback(ShortInitTracebacks):
 
     def on_epoch_end(self, epoch: int, logs: Logs = NO_LOGS) -> None: ...
 
-    def on_batch_begin(self, batch: int, logs: Logs = NO_LOGS) -> None: ...
-
-    def on_batch_end(self, batch: int, logs: Logs = NO_LOGS) -> None: ...
-
     def on_train_batch_begin(self, batch: int, logs: Logs = NO_LOGS) -> None:
         self.on_batch_begin(batch, logs)
 
     def on_train_batch_end(self, batch: int, logs: Logs = NO_LOGS) -> None:
         self.on_batch_end(batch, logs)
+
+    def on_batch_begin(self, batch: int, logs: Logs = NO_LOGS) -> None: ...
+
+    def on_batch_end(self, batch: int, logs: Logs = NO_LOGS) -> None: ...
 
     def on_test_batch_begin(self, batch: int, logs: Logs = NO_LOGS) -> None: ...
 
@@ -195,6 +180,9 @@ class Callback(ShortInitTracebacks):
         return {name: value for name, value in vars(self).items() if name != "_model"}
 
     __repr__ = arguments_repr
+
+
+HOOKS = tuple(name for name in vars(Callback) if name.startswith("on_"))
 
 
 def has_hook(callback: Callback, hook: str) -> bool:

@@ -18,7 +18,7 @@ from kerasish.data.elements import (
     stack,
     with_rows,
 )
-from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, DataNode, Stacked, Through
+from kerasish.data.node import END, Cursor, DataNode, Regrouped, Stacked, Through
 from kerasish.data.sources import unbatched_specs
 from kerasish.engine.data.rows import RowsAhead
 from kerasish.typing import Array
@@ -129,15 +129,11 @@ class _BatchCursor(Through):
         self.source.restore(place)
 
 
-class UnbatchNode(DataNode):
+class UnbatchNode(Regrouped):
     """The rows of batches, each an element."""
 
     def __init__(self, source: DataNode) -> None:
         self.inputs = (source,)
-
-    def cardinality(self) -> int:
-        known = self.inputs[0].cardinality()
-        return known if known <= 0 else UNKNOWN_CARDINALITY
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
         return _RowCursor(self.inputs[0].open(number), "unbatch()")
@@ -211,15 +207,11 @@ class _RowCursor(Cursor):
         self._source.close()
 
 
-class RebatchNode(DataNode):
+class RebatchNode(Regrouped):
     """Batches of another size: rows of the batches of a node, joined again in other numbers."""
 
     def __init__(self, source: DataNode, size: int, drops: bool) -> None:
         self.inputs, self._size, self._drops = (source,), size, drops
-
-    def cardinality(self) -> int:
-        known = self.inputs[0].cardinality()
-        return known if known <= 0 else UNKNOWN_CARDINALITY
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
         rows = _RowCursor(self.inputs[0].open(number), f"rebatch({self._size})")

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.data.node import END, Cursor, DataNode, Selection, Through
+from kerasish.data.node import END, CountedSelection, Cursor, Through
 from kerasish.typing import Array
 
 
@@ -36,11 +36,8 @@ def batch_count(elements: int, size: int, drops: bool) -> int:
     return elements // size if drops else -(-elements // size)
 
 
-class CountNode(Selection):
+class CountNode(CountedSelection):
     """The elements of a node that are known to be `count`; another number is an error."""
-
-    def __init__(self, source: DataNode, count: int) -> None:
-        self.inputs, self._count = (source,), count
 
     @property
     def indexed(self) -> bool:

@@ -306,7 +306,7 @@ def row_count(block: Structure, what: str) -> int:
     shapes = [(path, leaf_shape(leaf)) for path, leaf in tree.flatten_with_path(block)]
     counts = {shape[0] if shape else None for _, shape in shapes}
     if len(counts) != 1 or None in counts:
-        shown = ", ".join(f"{_at(path) or 'the element'}: {shape}" for path, shape in shapes)
+        shown = ", ".join(f"{path_text(path) or 'the element'}: {shape}" for path, shape in shapes)
         raise ShapeError(f"{what} expected batches, whose first axis counts rows, got {shown}.")
     return int(counts.pop() or 0)
 
@@ -395,7 +395,7 @@ def _unequal(
         i for i, leaf in enumerate(leaves) if (leaf_shape(leaf), _kind(leaf)) != (shape, kind)
     )
     other = leaves[number]
-    at = f" at {_at(path)}" if path else ""
+    at = f" at {path_text(path)}" if path else ""
     place = f"element {number} of the batch (element {first + number} of the pass)"
     if leaf_shape(other) != shape:
         return ShapeError(
@@ -430,5 +430,6 @@ def _named(leaf: Any) -> str:
     return "string" if isinstance(leaf, _TEXT) else str(leaf.dtype)
 
 
-def _at(path: tuple[Any, ...]) -> str:
+def path_text(path: tuple[Any, ...]) -> str:
+    """Return where a part of an element is, as messages show it: [0]['key']."""
     return "".join(f"[{key!r}]" for key in path)

@@ -182,6 +182,21 @@ class Selection(DataNode):
         return self.inputs[0].spec()
 
 
+class CountedSelection(Selection):
+    """A node that gives the elements of its input, as a number says."""
+
+    def __init__(self, source: DataNode, count: int) -> None:
+        self.inputs, self._count = (source,), count
+
+
+class Regrouped(DataNode):
+    """A node whose elements are those of its input in other portions: how many is not known."""
+
+    def cardinality(self) -> int:
+        known = self.inputs[0].cardinality()
+        return known if known <= 0 else UNKNOWN_CARDINALITY
+
+
 class PlaceCursor(Cursor):
     """A cursor whose place is the number `_at` of the next element, of `_count` elements."""
 

@@ -11,7 +11,7 @@ import numpy as np
 from kerasish import tree
 from kerasish.data.counts import batch_count
 from kerasish.data.elements import TensorSpec, leaf_shape, map_specs, stack
-from kerasish.data.node import END, UNKNOWN_CARDINALITY, Cursor, DataNode, Numbered, Through, named
+from kerasish.data.node import END, Cursor, DataNode, Numbered, Regrouped, Through, named
 from kerasish.data.selecting import call
 from kerasish.errors import ShapeError
 from kerasish.typing import Array, Structure
@@ -167,7 +167,7 @@ class _PaddedBatchCursor(Through):
         return batch_count(number, self._size, self._drops)
 
 
-class BucketNode(DataNode):
+class BucketNode(Regrouped):
     """Batches of elements of similar length.
 
     Args:
@@ -186,10 +186,6 @@ class BucketNode(DataNode):
     ) -> None:  # fmt: skip
         self.inputs, self.length, self.bounds, self.sizes = (source,), length, bounds, sizes
         self.padding, self.to_bound, self.drops = padding, to_bound, drops
-
-    def cardinality(self) -> int:
-        known = self.inputs[0].cardinality()
-        return known if known <= 0 else UNKNOWN_CARDINALITY
 
     def open(self, number: int, order: Array | None = None) -> Cursor:
         return _BucketCursor(self, self.inputs[0].open(number))

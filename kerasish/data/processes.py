@@ -19,12 +19,12 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from kerasish.data.threads import Process
+from kerasish.data.threads import OfOneProcess
 
 _END_SECONDS = 1.0  # what has not ended by then is killed
 
 
-class WorkerProcesses:
+class WorkerProcesses(OfOneProcess):
     """Processes that work on tasks; the results are in the order of the tasks.
 
     Args:
@@ -48,7 +48,7 @@ class WorkerProcesses:
                 "processes=True, or make what it holds inside the function."
             ) from error
         self._what = what
-        self._process = Process()
+        super().__init__()
         self._put = self._taken = 0  # numbers of tasks
         self._pipes: list[Any] = []
         self._workers: list[Any] = []
@@ -75,7 +75,7 @@ class WorkerProcesses:
 
     def put(self, task: Any) -> None:
         """Hand a task to a process."""
-        self._process.check()
+        self.check_process()
         number = self._put % len(self._pipes)
         try:
             self._pipes[number].send(task)
@@ -91,7 +91,7 @@ class WorkerProcesses:
         Raises:
             RuntimeError: the process ended: it was killed, or ran out of memory.
         """
-        self._process.check()
+        self.check_process()
         number = self._taken % len(self._pipes)
         try:
             succeeded, result, text = pickle.loads(self._pipes[number].recv_bytes())
@@ -109,11 +109,6 @@ class WorkerProcesses:
             f"{self._what}: a worker process ended before its result, with exit code "
             f"{worker.exitcode}. Below 0 it is that of a signal; -9: killed, often for memory."
         )
-
-    def close(self) -> None:
-        """End the processes."""
-        if self._process.is_own():
-            self._end()
 
 
 class ProcessTraceback(Exception):  # noqa: N818 - the cause of an error, not one

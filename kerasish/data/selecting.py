@@ -10,6 +10,7 @@ from kerasish.data.node import (
     END,
     INFINITE_CARDINALITY,
     UNKNOWN_CARDINALITY,
+    CountedSelection,
     Cursor,
     DataNode,
     Passing,
@@ -27,13 +28,10 @@ from kerasish.typing import Array, Structure
 _ENDLESS_PASSES = 2**40  # passes that one pass over an endless repetition may have
 
 
-class TakeNode(Selection):
+class TakeNode(CountedSelection):
     """The first `count` elements; all for count -1."""
 
     orders_input = True
-
-    def __init__(self, source: DataNode, count: int) -> None:
-        self.inputs, self._count = (source,), count
 
     def cardinality(self) -> int:
         known = self.inputs[0].cardinality()
@@ -76,13 +74,10 @@ class _TakeCursor(Passing):
         return None if ahead is None else ahead.first(self._most(len(ahead.order)))
 
 
-class SkipNode(Selection):
+class SkipNode(CountedSelection):
     """All but the first `count` elements; none for count -1."""
 
     orders_input = True
-
-    def __init__(self, source: DataNode, count: int) -> None:
-        self.inputs, self._count = (source,), count
 
     def cardinality(self) -> int:
         known = self.inputs[0].cardinality()
@@ -179,11 +174,8 @@ class _ShardCursor(Through):
         return self.source.read()
 
 
-class RepeatNode(Selection):
+class RepeatNode(CountedSelection):
     """Several passes one after the other; without end for count -1."""
-
-    def __init__(self, source: DataNode, count: int) -> None:
-        self.inputs, self._count = (source,), count
 
     def cardinality(self) -> int:
         known = self.inputs[0].cardinality()

@@ -13,6 +13,7 @@ from kerasish.data.elements import (
     TensorSpec,
     list_to_array,
     map_specs,
+    path_text,
     row_of,
     stack,
     to_element,
@@ -144,7 +145,7 @@ def slices(tensors: Structure) -> RowsNode:
     counts = {c.count for c in leaves}
     if len(counts) > 1:
         shown = ", ".join(
-            f"{_path(path) or 'the array'}: {c.count}"
+            f"{path_text(path) or 'the array'}: {c.count}"
             for path, c in tree.flatten_with_path(columns)
         )
         raise ValueError(
@@ -219,11 +220,7 @@ def _map_arrays(
     if isinstance(structure, tuple):
         parts = [_map_arrays(v, func, (*path, i)) for i, v in enumerate(structure)]
         return type(structure)(*parts) if hasattr(structure, "_fields") else tuple(parts)
-    return func(structure, f"from_tensor_slices{_path(path)}")
-
-
-def _path(path: tuple[Any, ...]) -> str:
-    return "".join(f"[{key!r}]" for key in path)
+    return func(structure, f"from_tensor_slices{path_text(path)}")
 
 
 def _column(value: Any, name: str) -> Rows:

@@ -44,26 +44,29 @@ def worker_count(calls: int | None) -> int:
     return calls
 
 
-class Process:
-    """Notes the process, and refuses the use of threads in a copy of it made by fork."""
+class OfOneProcess:
+    """What holds threads or processes, which a copy of the process made by fork has not."""
+
+    _end: Callable[[], Any]  # ends them
 
     def __init__(self) -> None:
-        self._id = os.getpid()
+        self._process = os.getpid()
 
-    def is_own(self) -> bool:
-        """Return whether this is the process, not a copy made by fork."""
-        return os.getpid() == self._id
-
-    def check(self) -> None:
+    def check_process(self) -> None:
         """Raise RuntimeError in another process."""
-        if not self.is_own():
+        if os.getpid() != self._process:
             raise RuntimeError(
                 "This iterator of a Dataset was made before a fork: its threads are in the other "
                 "process. Make the iterator in the process that reads it: iter(dataset)."
             )
 
+    def close(self) -> None:
+        """Cancel what has not begun, and end the threads or processes."""
+        if os.getpid() == self._process:
+            self._end()
 
-class Workers:
+
+class Workers(OfOneProcess):
     """Threads that work on tasks; the results are in the order of the tasks.
 
     Args:
@@ -72,9 +75,9 @@ class Workers:
     """
 
     def __init__(self, work: Callable[[Any], Any], count: int) -> None:
+        super().__init__()
         self._tasks: queue.SimpleQueue[Any] = queue.SimpleQueue()
         self._pending: deque[Future[Any]] = deque()
-        self._process = Process()
         threads = [
             threading.Thread(
                 target=do_tasks,
@@ -95,7 +98,7 @@ class Workers:
 
     def put(self, task: Any) -> None:
         """Hand a task to the threads."""
-        self._process.check()
+        self.check_process()
         future: Future[Any] = Future()
         self._pending.append(future)
         self._tasks.put((future, task))
@@ -105,20 +108,8 @@ class Workers:
 
         The error is the one that was raised in the thread, with its traceback.
         """
-        self._process.check()
+        self.check_process()
         return self._pending.popleft().result()
-
-    def close(self) -> None:
-        """Cancel what has not begun and end the threads."""
-        if self._process_is_own():
-            self._end()
-
-    def _process_is_own(self) -> bool:
-        try:
-            self._process.check()
-        except RuntimeError:
-            return False
-        return True
 
 
 def _end_workers(
@@ -139,7 +130,7 @@ def _join(threads: list[threading.Thread]) -> None:
             thread.join(timeout=max(until - time.monotonic(), 0.0))
 
 
-class Ahead:
+class Ahead(OfOneProcess):
     """One thread that reads a cursor ahead, at most `depth` elements.
 
     The cursor belongs to the thread from now on: it is read and closed there. The thread may give
@@ -153,8 +144,8 @@ class Ahead:
     """
 
     def __init__(self, source: Cursor, depth: int, gives_back: bool = False) -> None:
+        super().__init__()
         self._channel = _Channel(depth)
-        self._process = Process()
         thread = threading.Thread(
             target=_read_ahead, args=(source, self._channel, gives_back), daemon=True,
             name="kerasish-data-prefetch",
@@ -167,16 +158,11 @@ class Ahead:
 
         (GIVEN_BACK, the cursor) says that the thread has ended and reads no more.
         """
-        self._process.check()
+        self.check_process()
         kind, value, place = self._channel.take()
         if kind == "error":
             raise value
         return value, place
-
-    def close(self) -> None:
-        """End the thread."""
-        if self._process.is_own():
-            self._end()
 
 
 class _Channel:

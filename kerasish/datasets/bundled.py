@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-Pair = tuple[np.ndarray, np.ndarray]
+from kerasish.datasets.sources import Pair as Pair
 
 
 def split_bundled(

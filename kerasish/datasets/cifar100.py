@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import os
 
-import numpy as np
-
 from kerasish.datasets.cifar_batches import image_layout, label_column, load_batch
-from kerasish.datasets.sources import fetch
-
-Pair = tuple[np.ndarray, np.ndarray]
+from kerasish.datasets.sources import Pair, fetch
 
 
 def load_data(label_mode: str = "fine") -> tuple[Pair, Pair]:

@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-import numpy as np
-
-from kerasish.datasets.bundled import split_bundled
-
-Pair = tuple[np.ndarray, np.ndarray]
+from kerasish.datasets.bundled import Pair, split_bundled
 
 
 def load_data(test_split: float = 0.2, seed: int = 113) -> tuple[Pair, Pair]:

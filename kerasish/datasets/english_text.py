@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-Pair = tuple[np.ndarray, np.ndarray]
+from kerasish.datasets.sources import Pair
 
 
 def load_data() -> str:

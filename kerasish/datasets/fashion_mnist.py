@@ -8,9 +8,7 @@ import os
 
 import numpy as np
 
-from kerasish.datasets.sources import fetch
-
-Pair = tuple[np.ndarray, np.ndarray]
+from kerasish.datasets.sources import Pair, fetch
 
 
 def load_data() -> tuple[Pair, Pair]:

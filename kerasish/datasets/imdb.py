@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.datasets.sources import fetch
+from kerasish.datasets.sources import Pair, fetch
 from kerasish.datasets.unpickle import load_npz
 from kerasish.datasets.word_sequences import (
     drop_long,
@@ -16,8 +16,6 @@ from kerasish.datasets.word_sequences import (
     shift,
     shuffled,
 )
-
-Pair = tuple[np.ndarray, np.ndarray]
 
 
 def load_data(

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kerasish.datasets.sources import fetch
-
-Pair = tuple[np.ndarray, np.ndarray]
+from kerasish.datasets.sources import Pair, fetch
 
 
 def load_data(path: str = "mnist.npz") -> tuple[Pair, Pair]:

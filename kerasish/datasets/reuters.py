@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kerasish.datasets.sources import fetch
+from kerasish.datasets.sources import Pair, fetch
 from kerasish.datasets.unpickle import load_npz
 from kerasish.datasets.word_sequences import (
     drop_long,
@@ -13,8 +13,6 @@ from kerasish.datasets.word_sequences import (
     shift,
     shuffled,
 )
-
-Pair = tuple[np.ndarray, np.ndarray]
 
 _TOPICS = (
     "cocoa grain veg-oil earn acq wheat copper housing money-supply coffee sugar trade reserves "

@@ -5,70 +5,58 @@ from __future__ import annotations
 import os
 from typing import NamedTuple
 
+import numpy as np
+
 from kerasish.datasets.download import get_file
+
+Pair = tuple[np.ndarray, np.ndarray]
 
 _KERAS = "https://storage.googleapis.com/tensorflow/tf-keras-datasets"
 _TORONTO = "https://www.cs.toronto.edu/~kriz"
 
 
 class Source(NamedTuple):
-    """One file: the folder of its URL, its name there, its SHA-256 (or MD5, of 32 digits)."""
+    """One file: its name at the server, its SHA-256 (or MD5, of 32 digits), its URL's folder."""
 
-    base: str
     file: str
     file_hash: str
+    base: str = _KERAS
 
 
 SOURCES = {
     "mnist": Source(
-        _KERAS,
-        "mnist.npz",
-        "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1",
+        "mnist.npz", "731c5ac602752760c8e48fbffcf8c3b850d9dc2a2aedcf2cc48468fc17b673d1"
     ),
     "boston_housing": Source(
-        _KERAS,
-        "boston_housing.npz",
-        "f553886a1f8d56431e820c5b82552d9d95cfcb96d1e678153f8839538947dff5",
+        "boston_housing.npz", "f553886a1f8d56431e820c5b82552d9d95cfcb96d1e678153f8839538947dff5"
     ),
     "california_housing": Source(
-        _KERAS,
-        "california_housing.npz",
-        "1a2e3a52e0398de6463aebe6f4a8da34fb21fbb6b934cf88c3425e766f2a1a6f",
+        "california_housing.npz", "1a2e3a52e0398de6463aebe6f4a8da34fb21fbb6b934cf88c3425e766f2a1a6f"
     ),
-    "imdb": Source(
-        _KERAS,
-        "imdb.npz",
-        "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f",
-    ),
-    "imdb_words": Source(_KERAS, "imdb_word_index.json", "bfafd718b763782e994055a2d397834f"),
+    "imdb": Source("imdb.npz", "69664113be75683a8fe16e3ed0ab59fda8886cb3cd7ada244f7d9544e4676b9f"),
+    "imdb_words": Source("imdb_word_index.json", "bfafd718b763782e994055a2d397834f"),
     "reuters": Source(
-        _KERAS,
-        "reuters.npz",
-        "d6586e694ee56d7a4e65172e12b3e987c03096cb01eab99753921ef915959916",
+        "reuters.npz", "d6586e694ee56d7a4e65172e12b3e987c03096cb01eab99753921ef915959916"
     ),
-    "reuters_words": Source(_KERAS, "reuters_word_index.json", "4d44cc38712099c9e383dc6e5f11a921"),
+    "reuters_words": Source("reuters_word_index.json", "4d44cc38712099c9e383dc6e5f11a921"),
     "cifar10": Source(
-        _TORONTO,
         "cifar-10-python.tar.gz",
         "6d958be074577803d12ecdefd02955f39262c83c16fe9348329d7fe0b5c001ce",
+        _TORONTO,
     ),
     "cifar100": Source(
-        _TORONTO,
         "cifar-100-python.tar.gz",
         "85cd44d02ba6437773c5bbd22e183051d648de2e7d6b014e1ef29b855ba677a7",
+        _TORONTO,
     ),
     "fashion_train_images": Source(
-        _KERAS, "train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"
+        "train-images-idx3-ubyte.gz", "8d4fb7e6c68d591d4c3dfef9ec88bf0d"
     ),
     "fashion_train_labels": Source(
-        _KERAS, "train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"
+        "train-labels-idx1-ubyte.gz", "25c81989df183df01b3e8a0aad5dffbe"
     ),
-    "fashion_test_images": Source(
-        _KERAS, "t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"
-    ),
-    "fashion_test_labels": Source(
-        _KERAS, "t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"
-    ),
+    "fashion_test_images": Source("t10k-images-idx3-ubyte.gz", "bef4ecab320f06d8554ea6380940ec79"),
+    "fashion_test_labels": Source("t10k-labels-idx1-ubyte.gz", "bb300cfdad3c16e7a12a480ee83cd310"),
 }
 
 

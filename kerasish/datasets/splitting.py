@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from kerasish.datasets.sources import Pair as Pair
 from kerasish.datasets.sources import fetch
-
-Pair = tuple[np.ndarray, np.ndarray]
 
 
 def split_file(

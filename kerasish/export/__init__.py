@@ -6,22 +6,16 @@ generator along.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from kerasish.first_use import import_on_first_use
+from kerasish.first_use import imports_on_first_use
 from kerasish.saving.formats.export_archive import ExportArchive as ExportArchive
 from kerasish.saving.formats.export_archive import LoadedArchive as LoadedArchive
 from kerasish.saving.formats.export_archive import load_archive as load_archive
 from kerasish.saving.formats.other_formats import load_onnx as load_onnx
 from kerasish.saving.formats.other_formats import register_format
 
-_ON_FIRST_USE = {"native.save": ("export_native",), "onnx.save": ("export_onnx",)}
-
-if TYPE_CHECKING:
+with imports_on_first_use(__name__):
     from kerasish.export.native.save import export_native as export_native
     from kerasish.export.onnx.save import export_onnx as export_onnx
-else:
-    __getattr__, __dir__ = import_on_first_use(__name__, _ON_FIRST_USE)
 
 register_format(
     "onnx", "kerasish.export.onnx.save:export_onnx", ".onnx",

@@ -23,7 +23,7 @@ from kerasish.initializers.scaling import HeUniform as HeUniform
 from kerasish.initializers.scaling import LecunNormal as LecunNormal
 from kerasish.initializers.scaling import LecunUniform as LecunUniform
 from kerasish.initializers.scaling import VarianceScaling as VarianceScaling
-from kerasish.registry import add_builtins, serialize_keras_object
+from kerasish.registry import add_builtins, own_objects, serialize_keras_object
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, InitializerLike, Structure
 
@@ -37,25 +37,11 @@ glorot_normal, glorot_uniform = GlorotNormal, GlorotUniform
 he_normal, he_uniform = HeNormal, HeUniform
 lecun_normal, lecun_uniform = LecunNormal, LecunUniform
 
-_CLASSES = (
-    Initializer, Constant, Zeros, Ones, Identity, STFT, RandomNormal, RandomUniform,
-    TruncatedNormal, Orthogonal, VarianceScaling, GlorotNormal, GlorotUniform, HeNormal, HeUniform,
-    LecunNormal, LecunUniform,
-)  # fmt: skip
-_ALIASES = {
-    "constant": Constant, "zeros": Zeros, "zero": Zeros, "ones": Ones, "one": Ones,
-    "identity": Identity, "IdentityInitializer": Identity,
-    "orthogonal": Orthogonal, "OrthogonalInitializer": Orthogonal,
-    "stft": STFT, "STFTInitializer": STFT,
-    "random_normal": RandomNormal, "normal": RandomNormal,
-    "random_uniform": RandomUniform, "uniform": RandomUniform,
-    "truncated_normal": TruncatedNormal, "variance_scaling": VarianceScaling,
-    "glorot_normal": GlorotNormal, "glorot_uniform": GlorotUniform,
-    "he_normal": HeNormal, "he_uniform": HeUniform,
-    "lecun_normal": LecunNormal, "lecun_uniform": LecunUniform,
-}  # fmt: skip
-add_builtins("keras.initializers", {c.__name__: c for c in _CLASSES})
-add_builtins("keras.initializers", _ALIASES)
+add_builtins("keras.initializers", own_objects(__name__))
+add_builtins(
+    "keras.initializers",
+    {"zero": Zeros, "one": Ones, "normal": RandomNormal, "uniform": RandomUniform},
+)
 
 
 @hides_frames

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kerasish.signatures import any_arguments, own_arguments
+from kerasish.signatures import Configured, any_arguments
 from kerasish.tracebacks import ShortInitTracebacks
 from kerasish.typing import DTypeLike, Shape
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    pass
 
 
-class Initializer(ShortInitTracebacks):
+class Initializer(Configured, ShortInitTracebacks):
     """A function (shape, dtype) -> first value of a variable; subclasses write `__call__`.
 
     Example:
@@ -36,15 +36,6 @@ class Initializer(ShortInitTracebacks):
     def __call__(self, shape: Shape, dtype: DTypeLike | None = None) -> Any:
         """Return an array or tensor of this shape."""
         raise NotImplementedError(f"{type(self).__name__} must write __call__(shape, dtype).")
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return own_arguments(self)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the initializer that `get_config` described."""
-        return cls(**config)
 
     def clone(self) -> Initializer:
         """Return a new initializer of the same config."""

@@ -7,108 +7,16 @@ from kerasish.engine import Input as Input
 from kerasish.engine import InputLayer as InputLayer
 from kerasish.engine import InputSpec as InputSpec
 from kerasish.engine import Layer as Layer
-from kerasish.first_use import import_on_first_use, places_of
+from kerasish.first_use import imports_on_first_use
+from kerasish.identifiers import deserialize_of
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config
 from kerasish.unsupported import explain
 
-_ON_FIRST_USE: dict[str, tuple[str, ...]] = {
-    "activation": ("ELU", "Activation", "LeakyReLU", "PReLU", "ReLU", "Softmax"),
-    "attention": ("GroupQueryAttention", "MultiHeadAttention"),
-    "augmentation.color": (
-        "RandomBrightness", "RandomColorDegeneration", "RandomColorJitter", "RandomContrast",
-        "RandomGrayscale", "RandomHue", "RandomInvert", "RandomPosterization", "RandomSaturation",
-        "Solarization",
-    ),
-    "augmentation.filter": ("RandomGaussianBlur", "RandomSharpness"),
-    "augmentation.frame": ("CenterCrop", "MaxNumBoundingBoxes", "RandomCrop", "Resizing"),
-    "augmentation.geometry": (
-        "RandomFlip", "RandomRotation", "RandomShear", "RandomTranslation", "RandomZoom",
-    ),
-    "augmentation.histogram": (
-        "AutoContrast", "ContrastLimitedAdaptiveHistogramEqualization", "Equalization",
-    ),
-    "augmentation.mixing": ("CutMix", "MixUp", "RandomErasing"),
-    "augmentation.policy": ("AugMix", "Pipeline", "RandAugment"),
-    "augmentation.warp": ("RandomElasticTransform", "RandomPerspective"),
-    "convolutional": ("Conv1D", "Conv2D", "Conv3D"),
-    "core": ("Dense", "Embedding", "Identity", "Lambda", "Masking"),
-    "crf": ("CRF",),
-    "depthwise": ("DepthwiseConv1D", "DepthwiseConv2D", "SeparableConv1D", "SeparableConv2D"),
-    "dot_attention": ("AdditiveAttention", "Attention"),
-    "einsum_dense": ("EinsumDense",),
-    "global_pooling": (
-        "AdaptiveAveragePooling1D", "AdaptiveAveragePooling2D", "AdaptiveAveragePooling3D",
-        "AdaptiveMaxPooling1D", "AdaptiveMaxPooling2D", "AdaptiveMaxPooling3D",
-        "GlobalAveragePooling1D", "GlobalAveragePooling2D", "GlobalAveragePooling3D",
-        "GlobalMaxPooling1D", "GlobalMaxPooling2D", "GlobalMaxPooling3D",
-    ),
-    "jax_function": ("FlaxLayer", "JaxLayer"),
-    "merging": (
-        "Add", "Average", "Concatenate", "Dot", "Maximum", "Minimum", "Multiply", "Subtract",
-        "add", "average", "concatenate", "dot", "maximum", "minimum", "multiply", "subtract",
-    ),
-    "normalization": (
-        "BatchNormalization", "GroupNormalization", "LayerNormalization", "RMSNormalization",
-        "UnitNormalization",
-    ),
-    "pooling": (
-        "AveragePooling1D", "AveragePooling2D", "AveragePooling3D", "MaxPooling1D",
-        "MaxPooling2D", "MaxPooling3D",
-    ),
-    "preprocessing.discretization": ("Discretization",),
-    "preprocessing.encoding": ("CategoryEncoding",),
-    "preprocessing.hashing": ("HashedCrossing", "Hashing"),
-    "preprocessing.lookups": ("IntegerLookup", "StringLookup"),
-    "preprocessing.spectrograms": ("MelSpectrogram", "STFTSpectrogram"),
-    "preprocessing.text": ("TextVectorization",),
-    "recurrent.bidirectional": ("Bidirectional",),
-    "recurrent.conv_lstm": ("ConvLSTM1D", "ConvLSTM2D", "ConvLSTM3D"),
-    "recurrent.gru": ("GRU", "GRUCell"),
-    "recurrent.loop": ("RNN", "StackedRNNCells"),
-    "recurrent.lstm": ("LSTM", "LSTMCell"),
-    "recurrent.simple": ("SimpleRNN", "SimpleRNNCell"),
-    "regularization": (
-        "ActivityRegularization", "AlphaDropout", "Dropout", "GaussianDropout", "GaussianNoise",
-        "SpatialDropout1D", "SpatialDropout2D", "SpatialDropout3D",
-    ),
-    "resampling": (
-        "Cropping1D", "Cropping2D", "Cropping3D", "UpSampling1D", "UpSampling2D", "UpSampling3D",
-        "ZeroPadding1D", "ZeroPadding2D", "ZeroPadding3D",
-    ),
-    "rescaling": ("Normalization", "Rescaling"),
-    "reshaping": ("Flatten", "Permute", "RepeatVector", "Reshape"),
-    "reversible": ("ReversibleEmbedding",),
-    "spectral": ("SpectralNormalization",),
-    "torch_module": ("TorchModuleWrapper",),
-    "transposed": ("Conv1DTranspose", "Conv2DTranspose", "Conv3DTranspose"),
-    "wrappers": ("TimeDistributed", "Wrapper"),
-}  # fmt: skip
-_ALIASES = {
-    "Convolution1D": "Conv1D",
-    "Convolution2D": "Conv2D",
-    "Convolution3D": "Conv3D",
-    "SeparableConvolution1D": "SeparableConv1D",
-    "SeparableConvolution2D": "SeparableConv2D",
-    "GlobalAvgPool1D": "GlobalAveragePooling1D",
-    "GlobalAvgPool2D": "GlobalAveragePooling2D",
-    "GlobalAvgPool3D": "GlobalAveragePooling3D",
-    "GlobalMaxPool1D": "GlobalMaxPooling1D",
-    "GlobalMaxPool2D": "GlobalMaxPooling2D",
-    "GlobalMaxPool3D": "GlobalMaxPooling3D",
-    "AvgPool1D": "AveragePooling1D",
-    "AvgPool2D": "AveragePooling2D",
-    "AvgPool3D": "AveragePooling3D",
-    "MaxPool1D": "MaxPooling1D",
-    "MaxPool2D": "MaxPooling2D",
-    "MaxPool3D": "MaxPooling3D",
-    "Convolution1DTranspose": "Conv1DTranspose",
-    "Convolution2DTranspose": "Conv2DTranspose",
-    "Convolution3DTranspose": "Conv3DTranspose",
-}
-
 if TYPE_CHECKING:
     from kerasish.engine.layer.layer import SomeLayer
+
+with imports_on_first_use(__name__, explain(__name__)) as _PLACES:
     from kerasish.layers.activation import ELU as ELU
     from kerasish.layers.activation import Activation as Activation
     from kerasish.layers.activation import LeakyReLU as LeakyReLU
@@ -282,13 +190,8 @@ if TYPE_CHECKING:
     from kerasish.layers.transposed import Conv3DTranspose as Convolution3DTranspose
     from kerasish.layers.wrappers import TimeDistributed as TimeDistributed
     from kerasish.layers.wrappers import Wrapper as Wrapper
-else:
-    __getattr__, __dir__ = import_on_first_use(
-        __name__, _ON_FIRST_USE, explain(__name__), **_ALIASES
-    )
 
 registry.add_builtins("keras.layers", {"Layer": Layer, "InputLayer": InputLayer})
-_PLACES = places_of(__name__, _ON_FIRST_USE, **_ALIASES)
 registry.add_builtins("keras.layers", {n: p for n, p in _PLACES.items() if n[0].isupper()})
 
 
@@ -322,12 +225,7 @@ def deserialize(config: Config | str, custom_objects: dict[str, Any] | None = No
         >>> layers.deserialize(layers.serialize(layers.Dense(3))).units
         3
     """
-    result = registry.deserialize_keras_object(
-        config,
-        custom_objects,
-        module_objects=registry.BUILTINS["keras.layers"],
-        printable_module_name="layer",
-    )
+    result = deserialize_of(config, "keras.layers", "layer", custom_objects)
     is_layer = isinstance(result, Layer)
     if not is_layer:
         raise ValueError(

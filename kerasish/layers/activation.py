@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from kerasish import activations, constraints, initializers, ops, regularizers
+from kerasish import activations, ops
 from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import ShapeError
 from kerasish.layers.options import LayerOptions, SlopeOptions, activation_of
+from kerasish.layers.weighted import WeightedLayer
 from kerasish.signatures import Unpack
 from kerasish.typing import (
     ActivationLike,
@@ -129,7 +130,7 @@ class LeakyReLU(Layer):
         return ops.leaky_relu(inputs, negative_slope=self.negative_slope)
 
 
-class PReLU(Layer):
+class PReLU(WeightedLayer):
     """x where x >= 0, alpha * x elsewhere, with a learnt alpha for each feature.
 
     Args:
@@ -146,6 +147,7 @@ class PReLU(Layer):
     """
 
     example = {"args": {"shared_axes": [1]}, "shape": (2, 3, 4)}
+    weight_kinds = ("alpha",)
 
     def __init__(
         self,
@@ -155,10 +157,10 @@ class PReLU(Layer):
         shared_axes: Sequence[int] | None = None,
         **kwargs: Unpack[LayerOptions],
     ) -> None:
-        super().__init__(**kwargs)
-        self.alpha_initializer = initializers.get(alpha_initializer)
-        self.alpha_regularizer = regularizers.get(alpha_regularizer)
-        self.alpha_constraint = constraints.get(alpha_constraint)
+        super().__init__(
+            alpha_initializer=alpha_initializer, alpha_regularizer=alpha_regularizer,
+            alpha_constraint=alpha_constraint, **kwargs,
+        )  # fmt: skip
         many = shared_axes if isinstance(shared_axes, (list, tuple)) else [shared_axes]
         self.shared_axes = None if shared_axes is None else list(many)
         self.supports_masking = True
@@ -167,11 +169,8 @@ class PReLU(Layer):
         """Make alpha, of the shape of an example but for 1 along the shared axes."""
         shared = {a % len(input_shape) for a in self.shared_axes or ()}
         sizes = {i: s for i, s in enumerate(input_shape) if i and i not in shared}
-        self.alpha = self.add_weight(
-            name="alpha", shape=tuple(sizes.get(i, 1) for i in range(1, len(input_shape))),
-            initializer=self.alpha_initializer, regularizer=self.alpha_regularizer,
-            constraint=self.alpha_constraint,
-        )  # fmt: skip
+        shape = tuple(sizes.get(i, 1) for i in range(1, len(input_shape)))
+        self.alpha = self.add_weight_of("alpha", shape)
         self.input_spec = InputSpec(ndim=len(input_shape), axes=sizes)
 
     def call(self, inputs: Tensor) -> Tensor:

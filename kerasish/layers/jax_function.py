@@ -53,6 +53,8 @@ class JaxLayer(Layer):
         (4, 2)
     """
 
+    _serialized = ("call_fn", "init_fn")  # what `from_config` finds by its registered name
+
     def __init__(
         self,
         call_fn: Callable[..., Any],
@@ -177,15 +179,14 @@ class JaxLayer(Layer):
         for name in ("params", "state"):
             result.pop(name, None)
         for name in ("call_fn", "init_fn"):
-            function = getattr(self, name)
-            result[name] = None if function is None else registry.serialize_keras_object(function)
+            result[name] = registry.serialize_keras_object(getattr(self, name))
         return result
 
     @classmethod
     def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """Return the layer that `get_config` describes; the functions are registered ones."""
+        """Return the layer that `get_config` describes; its functions are registered ones."""
         config = dict(config)
-        for name in ("call_fn", "init_fn"):
+        for name in cls._serialized:
             if not callable(config.get(name)) and config.get(name) is not None:
                 config[name] = registry.deserialize_keras_object(config[name], custom_objects)
         return cls(**config)
@@ -213,6 +214,8 @@ class FlaxLayer(JaxLayer):
         >>> FlaxLayer(nn.Dense(2))(ops.ones((4, 3))).shape  # doctest: +SKIP
         (4, 2)
     """
+
+    _serialized = ("module", "method")
 
     def __init__(
         self, module: Any, method: Any = None, variables: Any = None, **kwargs: Any
@@ -259,15 +262,6 @@ class FlaxLayer(JaxLayer):
         result["module"] = registry.serialize_keras_object(self.module)
         result["method"] = registry.serialize_keras_object(method)
         return result
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any], custom_objects: Any = None) -> Any:
-        """Return the layer that `get_config` describes."""
-        config = dict(config)
-        for name in ("module", "method"):
-            if isinstance(config.get(name), dict):
-                config[name] = registry.deserialize_keras_object(config[name], custom_objects)
-        return cls(**config)
 
 
 class _Leaves:

@@ -133,14 +133,11 @@ class BatchNormalization(NormalizationLayer):
         """Make gamma, beta and the running moments."""
         size = (input_shape[self.axis],)
         self._add_factors(size, self.center)
-        self.moving_mean = self.add_weight(
-            shape=size, name="moving_mean", initializer=self.moving_mean_initializer,
-            trainable=False, autocast=False,
-        )  # fmt: skip
-        self.moving_variance = self.add_weight(
-            shape=size, name="moving_variance", initializer=self.moving_variance_initializer,
-            trainable=False, autocast=False,
-        )  # fmt: skip
+        self.moving_mean, self.moving_variance = self._add_moving(
+            size,
+            moving_mean=self.moving_mean_initializer,
+            moving_variance=self.moving_variance_initializer,
+        )
         if self.renorm:
             self._build_renorm(size)
         self.input_spec = InputSpec(
@@ -151,15 +148,17 @@ class BatchNormalization(NormalizationLayer):
         def roots(shape: Shape, dtype: DTypeLike | None = None) -> Tensor:
             return ops.sqrt(self.moving_variance_initializer(shape, dtype=dtype))
 
-        self.moving_stddev, self.renorm_mean, self.renorm_stddev = (
+        self.moving_stddev, self.renorm_mean, self.renorm_stddev = self._add_moving(
+            size, moving_stddev=roots, renorm_mean=self.moving_mean_initializer, renorm_stddev=roots
+        )
+
+    def _add_moving(self, size: tuple[int, ...], **starts: Any) -> list[Any]:
+        return [
             self.add_weight(
-                shape=size, name=name, initializer=first, trainable=False, autocast=False
+                shape=size, name=name, initializer=start, trainable=False, autocast=False
             )
-            for name, first in (
-                ("moving_stddev", roots), ("renorm_mean", self.moving_mean_initializer),
-                ("renorm_stddev", roots),
-            )
-        )  # fmt: skip
+            for name, start in starts.items()
+        ]
 
     def call(self, inputs: Tensor, training: bool = False, mask: AnyTensor | None = None) -> Tensor:
         """Normalize."""

@@ -314,14 +314,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
     def quantized_arrays(self, weight: Array, config: Structure) -> dict[str, Array]:
         """Return name -> array of the variables that replace a float kernel."""
         if config.mode == "int8":
-            axes = self.reduced_axes()
-            quantizer = _default_axis(
-                QuantizationConfig.weight_quantizer_or_default(
-                    config, quantizers.AbsMaxQuantizer(axis=axes)
-                ),
-                axes,
-            )
-            q, scale = quantizer(weight, to_numpy=True)
+            q, scale = quantized_along(weight, self.reduced_axes(), config)
             return {"kernel": to_numpy(q), "kernel_scale": self.scale_of_result(to_numpy(scale))}
         matrix = np.asarray(self.as_matrix(weight))
         if config.blocks:
@@ -330,13 +323,7 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
             )
             more = {"kernel_scale": to_numpy(scale), "kernel_zero": to_numpy(zero)}
         else:
-            quantizer = _default_axis(
-                QuantizationConfig.weight_quantizer_or_default(
-                    config, quantizers.AbsMaxQuantizer(axis=0, value_range=INT4_RANGE)
-                ),
-                (0,),
-            )
-            q, scale = quantizer(matrix, to_numpy=True)
+            q, scale = quantized_along(matrix, (0,), config, INT4_RANGE)
             more = {"kernel_scale": to_numpy(scale)[0]}
         packed, _, _ = quantizers.pack_int4(q, axis=-1)
         return {"kernel": to_numpy(packed), **more}
@@ -438,11 +425,21 @@ class QuantizedKernelLayer(CalibratedLayer, Float8Layer, QuantizedLayer):
         return ops.cast(y, rows.dtype)
 
 
-def _default_axis(quantizer: Structure, axes: tuple[int, ...]) -> Array:
-    """Return a quantizer of weights, which shares a scale along `axes` where it names none."""
-    if getattr(quantizer, "axis", axes) is not None:
-        return quantizer
-    return lambda x, to_numpy: quantizer(x, axis=axes, to_numpy=to_numpy)
+def quantized_along(
+    weight: Array, axes: tuple[int, ...], config: QuantizationConfig | None,
+    value_range: tuple[int, int] = (-127, 127),
+) -> tuple[Any, Any]:  # fmt: skip
+    """Return a weight as integers, and their scale, as the config's quantizer of weights says.
+
+    Args:
+        axes: what shares a scale where that quantizer names none.
+        value_range: lowest and highest integer where the config has no quantizer.
+    """
+    default = quantizers.AbsMaxQuantizer(axis=axes, value_range=value_range)
+    quantizer = QuantizationConfig.weight_quantizer_or_default(config, default)
+    if getattr(quantizer, "axis", axes) is None:
+        return quantizer(weight, axis=axes, to_numpy=True)
+    return quantizer(weight, to_numpy=True)
 
 
 def integer_product(rows: Tensor, matrix: Array, scales: Structure, quantizer: Structure) -> Tensor:

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from kerasish import ops, quantizers
-from kerasish.layers.quantized import INT4_RANGE, QuantizedLayer, _default_axis
+from kerasish.layers.quantized import INT4_RANGE, QuantizedLayer, quantized_along
 from kerasish.ops.networks.quantized import dequantize_columns, unpack
-from kerasish.quantizers.configs import QuantizationConfig
 from kerasish.tensor import to_numpy
 from kerasish.typing import Array, Structure
 
@@ -56,13 +55,7 @@ class QuantizedEmbeddingLayer(QuantizedLayer):
             q = ops.transpose(q)
         else:
             whole = (-127, 127) if config.mode == "int8" else INT4_RANGE
-            quantizer = _default_axis(
-                QuantizationConfig.weight_quantizer_or_default(
-                    config, quantizers.AbsMaxQuantizer(axis=-1, value_range=whole)
-                ),
-                (-1,),
-            )
-            q, scale = quantizer(weight, to_numpy=True)
+            q, scale = quantized_along(weight, (-1,), config, whole)
             more = {"embeddings_scale": to_numpy(scale)[:, 0]}
         if config.mode == "int4":
             q, _, _ = quantizers.pack_int4(q, axis=-1)

@@ -4,105 +4,27 @@ Names whose arguments are those of an op are that op. The others differ in a def
 of arguments, or work on variables. `kerasish.backend` finds them here.
 """
 
-from kerasish.legacy.computing import argmax as argmax
-from kerasish.legacy.computing import argmin as argmin
-from kerasish.legacy.computing import batch_dot as batch_dot
-from kerasish.legacy.computing import bias_add as bias_add
-from kerasish.legacy.computing import binary_crossentropy as binary_crossentropy
-from kerasish.legacy.computing import categorical_crossentropy as categorical_crossentropy
-from kerasish.legacy.computing import dropout as dropout
-from kerasish.legacy.computing import foldl as foldl
-from kerasish.legacy.computing import foldr as foldr
-from kerasish.legacy.computing import gradients as gradients
-from kerasish.legacy.computing import in_top_k as in_top_k
-from kerasish.legacy.computing import l2_normalize as l2_normalize
-from kerasish.legacy.computing import map_fn as map_fn
-from kerasish.legacy.computing import moving_average_update as moving_average_update
-from kerasish.legacy.computing import relu as relu
-from kerasish.legacy.computing import (
-    sparse_categorical_crossentropy as sparse_categorical_crossentropy,
-)
-from kerasish.legacy.computing import sqrt as sqrt
-from kerasish.legacy.computing import switch as switch
-from kerasish.legacy.tensors import arange as arange
-from kerasish.legacy.tensors import batch_flatten as batch_flatten
-from kerasish.legacy.tensors import batch_get_value as batch_get_value
-from kerasish.legacy.tensors import batch_set_value as batch_set_value
-from kerasish.legacy.tensors import cast_to_floatx as cast_to_floatx
-from kerasish.legacy.tensors import concatenate as concatenate
-from kerasish.legacy.tensors import constant as constant
-from kerasish.legacy.tensors import count_params as count_params
-from kerasish.legacy.tensors import dtype as dtype
-from kerasish.legacy.tensors import eval as eval
-from kerasish.legacy.tensors import expand_dims as expand_dims
-from kerasish.legacy.tensors import flatten as flatten
-from kerasish.legacy.tensors import gather as gather
-from kerasish.legacy.tensors import get_value as get_value
-from kerasish.legacy.tensors import int_shape as int_shape
-from kerasish.legacy.tensors import is_sparse as is_sparse
-from kerasish.legacy.tensors import ndim as ndim
-from kerasish.legacy.tensors import ones as ones
-from kerasish.legacy.tensors import permute_dimensions as permute_dimensions
-from kerasish.legacy.tensors import random_bernoulli as random_bernoulli
-from kerasish.legacy.tensors import random_normal as random_normal
-from kerasish.legacy.tensors import random_uniform as random_uniform
-from kerasish.legacy.tensors import repeat as repeat
-from kerasish.legacy.tensors import repeat_elements as repeat_elements
-from kerasish.legacy.tensors import reshape as reshape
-from kerasish.legacy.tensors import reverse as reverse
-from kerasish.legacy.tensors import set_value as set_value
-from kerasish.legacy.tensors import shape as shape
-from kerasish.legacy.tensors import to_dense as to_dense
-from kerasish.legacy.tensors import truncated_normal as truncated_normal
-from kerasish.legacy.tensors import update as update
-from kerasish.legacy.tensors import update_add as update_add
-from kerasish.legacy.tensors import update_sub as update_sub
-from kerasish.legacy.tensors import variable as variable
-from kerasish.legacy.tensors import zeros as zeros
-from kerasish.ops import abs as abs
-from kerasish.ops import all as all
-from kerasish.ops import any as any
-from kerasish.ops import cast as cast
-from kerasish.ops import clip as clip
-from kerasish.ops import cos as cos
-from kerasish.ops import cumprod as cumprod
-from kerasish.ops import cumsum as cumsum
-from kerasish.ops import dot as dot
-from kerasish.ops import elu as elu
-from kerasish.ops import equal as equal
-from kerasish.ops import exp as exp
-from kerasish.ops import eye as eye
-from kerasish.ops import greater as greater
-from kerasish.ops import greater_equal as greater_equal
-from kerasish.ops import hard_sigmoid as hard_sigmoid
-from kerasish.ops import less as less
-from kerasish.ops import less_equal as less_equal
-from kerasish.ops import log as log
-from kerasish.ops import max as max
-from kerasish.ops import maximum as maximum
-from kerasish.ops import mean as mean
-from kerasish.ops import min as min
-from kerasish.ops import minimum as minimum
-from kerasish.ops import not_equal as not_equal
-from kerasish.ops import one_hot as one_hot
-from kerasish.ops import ones_like as ones_like
-from kerasish.ops import power as pow
-from kerasish.ops import prod as prod
-from kerasish.ops import round as round
-from kerasish.ops import sigmoid as sigmoid
-from kerasish.ops import sign as sign
-from kerasish.ops import sin as sin
-from kerasish.ops import softmax as softmax
-from kerasish.ops import softplus as softplus
-from kerasish.ops import softsign as softsign
-from kerasish.ops import square as square
-from kerasish.ops import squeeze as squeeze
-from kerasish.ops import stack as stack
-from kerasish.ops import std as std
-from kerasish.ops import stop_gradient as stop_gradient
-from kerasish.ops import sum as sum
-from kerasish.ops import tanh as tanh
-from kerasish.ops import tile as tile
-from kerasish.ops import transpose as transpose
-from kerasish.ops import var as var
-from kerasish.ops import zeros_like as zeros_like
+from typing import Any
+
+from kerasish import ops
+from kerasish.legacy import computing, tensors
+from kerasish.registry import own_objects
+
+_OPS = (
+    "abs all any cast clip cos cumprod cumsum dot elu equal exp eye greater greater_equal "
+    "hard_sigmoid less less_equal log max maximum mean min minimum not_equal one_hot ones_like "
+    "prod round sigmoid sign sin softmax softplus softsign square squeeze stack std stop_gradient "
+    "sum tanh tile transpose var zeros_like"
+).split()
+FUNCTIONS: dict[str, Any] = {
+    **{name: getattr(ops, name) for name in _OPS},
+    "pow": ops.power,
+    **own_objects(computing.__name__),
+    **own_objects(tensors.__name__),
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in FUNCTIONS:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return FUNCTIONS[name]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from kerasish import registry
-from kerasish.identifiers import get_by_name
+from kerasish.identifiers import deserialize_of, get_by_name
 from kerasish.losses.alignment import CTC as CTC
 from kerasish.losses.alignment import ctc as ctc
 from kerasish.losses.embedding import Circle as Circle
@@ -70,23 +70,7 @@ from kerasish.losses.sampled import sampled_softmax as sampled_softmax
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, LossLike, Structure
 
-_CLASSES = (
-    Loss, LossFunction, BinaryCrossentropy, CategoricalCrossentropy,
-    CategoricalGeneralizedCrossEntropy, KLDivergence, Poisson, SparseCategoricalCrossentropy,
-    BinaryFocalCrossentropy, CategoricalFocalCrossentropy, CosineSimilarity, Huber, LogCosh,
-    MeanAbsoluteError, MeanAbsolutePercentageError, MeanSquaredError,
-    MeanSquaredLogarithmicError, CategoricalHinge, Hinge, SquaredHinge, Dice, Tversky, Circle,
-    CTC,
-)  # fmt: skip
-
-_FUNCTIONS = (
-    binary_crossentropy, categorical_crossentropy, categorical_generalized_cross_entropy,
-    kl_divergence, poisson, sparse_categorical_crossentropy, binary_focal_crossentropy,
-    categorical_focal_crossentropy, cosine_similarity, huber, log_cosh, mean_absolute_error,
-    mean_absolute_percentage_error, mean_squared_error, mean_squared_logarithmic_error,
-    categorical_hinge, hinge, squared_hinge, dice, tversky, circle, ctc,
-)  # fmt: skip
-
+_NO_LOSSES = ("candidates", "sampled_softmax")  # functions with other arguments
 _SHORT = {
     "bce": binary_crossentropy,
     "kld": kl_divergence,
@@ -99,7 +83,7 @@ _SHORT = {
 registry.add_builtins(
     "keras.losses",
     {
-        **{x.__name__: x for x in (*_CLASSES, *_FUNCTIONS)},
+        **{n: x for n, x in registry.own_objects(__name__).items() if n not in _NO_LOSSES},
         **_SHORT,
         **{name.upper(): f for name, f in _SHORT.items()},
     },
@@ -133,12 +117,7 @@ def deserialize(name: Config | str, custom_objects: Mapping[str, Any] | None = N
         >>> losses.deserialize("mse").__name__
         'mean_squared_error'
     """
-    return registry.deserialize_keras_object(
-        name,
-        custom_objects,
-        module_objects=registry.BUILTINS["keras.losses"],
-        printable_module_name="loss",
-    )
+    return deserialize_of(name, "keras.losses", "loss", custom_objects)
 
 
 @hides_frames

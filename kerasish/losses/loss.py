@@ -6,11 +6,12 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from kerasish import ops, registry, tree
+from kerasish.identifiers import deserialize_of
 from kerasish.losses.reduction import align, check_reduction, reduce_losses
 from kerasish.losses.targets import targets_of
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
-from kerasish.signatures import any_arguments, with_defaults
+from kerasish.signatures import Configured, any_arguments, with_defaults
 from kerasish.tensor import Tensor
 from kerasish.tracebacks import hide_frames
 from kerasish.tree import is_namedtuple
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
     from kerasish.engine.training.interface import TrainedModel
 
 
-class Loss(Watched):
+class Loss(Configured, Watched):
     """The reduction of `call(y_true, y_pred)`, the losses of single samples.
 
     Args:
@@ -92,11 +93,6 @@ class Loss(Watched):
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
         return {"name": self.name, "reduction": self.reduction}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the loss that `get_config` describes."""
-        return cls(**config)
 
     def bind(self, model: TrainedModel) -> None:
         """Take from a model that was read from a file what the config gives only by name."""
@@ -183,7 +179,7 @@ class PlainLoss(LossFunction):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "_function" in vars(cls):
             names = {"name": cls._function.__name__}
-            cls.__init__ = with_defaults(PlainLoss.__init__, names)  # type: ignore[method-assign]
+            cls.__init__ = with_defaults(cls.__init__, names)  # type: ignore[method-assign]
         super().__init_subclass__(**kwargs)
 
     def __init__(
@@ -196,7 +192,4 @@ class PlainLoss(LossFunction):
 
 
 def _function_of(fn: str) -> Callable[..., Any]:
-    if callable(fn):
-        return fn
-    names = registry.BUILTINS.get("keras.losses", {})
-    return registry.deserialize_keras_object(fn, module_objects=names, printable_module_name="loss")
+    return fn if callable(fn) else deserialize_of(fn, "keras.losses", "loss")

@@ -194,7 +194,26 @@ def categorical_generalized_cross_entropy(
     return ops.divide(ops.subtract(1.0, ops.power(p, q)), q)
 
 
-class BinaryCrossentropy(LossFunction):
+class _SmoothedLoss(PlainLoss):
+    """The loss of a function of probabilities or logits, and of targets that can be smoothed."""
+
+    def __init__(
+        self,
+        from_logits: bool = False,
+        label_smoothing: float = 0.0,
+        axis: int = -1,
+        reduction: str | None = "sum_over_batch_size",
+        name: str | None = None,
+        dtype: DTypeLike | None = None,
+    ) -> None:
+        check_share(label_smoothing, type(self).__name__)
+        LossFunction.__init__(
+            self, self._function, reduction, name, dtype,
+            from_logits=from_logits, label_smoothing=label_smoothing, axis=axis,
+        )  # fmt: skip
+
+
+class BinaryCrossentropy(_SmoothedLoss):
     """-mean(t * log(p) + (1 - t) * log(1 - p)).
 
     Args:
@@ -209,23 +228,10 @@ class BinaryCrossentropy(LossFunction):
         0.6931471824645996
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        label_smoothing: float = 0.0,
-        axis: int = -1,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "binary_crossentropy",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        check_share(label_smoothing, "BinaryCrossentropy")
-        super().__init__(
-            binary_crossentropy, reduction, name, dtype,
-            from_logits=from_logits, label_smoothing=label_smoothing, axis=axis,
-        )  # fmt: skip
+    _function = staticmethod(binary_crossentropy)
 
 
-class CategoricalCrossentropy(LossFunction):
+class CategoricalCrossentropy(_SmoothedLoss):
     """-sum(t * log(p)), t being one-hot.
 
     Args:
@@ -240,20 +246,7 @@ class CategoricalCrossentropy(LossFunction):
         0.6931471824645996
     """
 
-    def __init__(
-        self,
-        from_logits: bool = False,
-        label_smoothing: float = 0.0,
-        axis: int = -1,
-        reduction: str | None = "sum_over_batch_size",
-        name: str | None = "categorical_crossentropy",
-        dtype: DTypeLike | None = None,
-    ) -> None:
-        check_share(label_smoothing, "CategoricalCrossentropy")
-        super().__init__(
-            categorical_crossentropy, reduction, name, dtype,
-            from_logits=from_logits, label_smoothing=label_smoothing, axis=axis,
-        )  # fmt: skip
+    _function = staticmethod(categorical_crossentropy)
 
 
 class SparseCategoricalCrossentropy(LossFunction):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from kerasish import registry
-from kerasish.identifiers import get_by_name
+from kerasish.identifiers import deserialize_of, get_by_name
 from kerasish.losses.focal import binary_focal_crossentropy as binary_focal_crossentropy
 from kerasish.losses.focal import categorical_focal_crossentropy as categorical_focal_crossentropy
 from kerasish.losses.margin import categorical_hinge as categorical_hinge
@@ -94,25 +94,7 @@ from kerasish.typing import Config, MetricLike, Structure
 if TYPE_CHECKING:
     from kerasish.losses.loss import Loss
 
-_CLASSES = (
-    Accuracy, BinaryAccuracy, CategoricalAccuracy, SparseCategoricalAccuracy,
-    SparseTopKCategoricalAccuracy, TopKCategoricalAccuracy, FalseNegatives, FalsePositives,
-    Precision, Recall, TrueNegatives, TruePositives, ConcordanceCorrelation, PearsonCorrelation,
-    AUC, PrecisionAtRecall, RecallAtPrecision, SensitivityAtSpecificity,
-    SpecificityAtSensitivity, F1Score, FBetaScore, CategoricalHinge, Hinge, SquaredHinge,
-    BinaryIoU, IoU, MeanIoU, OneHotIoU, OneHotMeanIoU, Metric, BinaryCrossentropy,
-    CategoricalCrossentropy, KLDivergence, Poisson, SparseCategoricalCrossentropy, R2Score,
-    Mean, MeanMetricWrapper, Sum, CosineSimilarity, LogCoshError, MeanAbsoluteError,
-    MeanAbsolutePercentageError, MeanSquaredError, MeanSquaredLogarithmicError,
-    RootMeanSquaredError,
-)  # fmt: skip
-
-_FUNCTIONS = (
-    binary_accuracy, categorical_accuracy, sparse_categorical_accuracy,
-    sparse_top_k_categorical_accuracy, top_k_categorical_accuracy, concordance_correlation,
-    pearson_correlation,
-)  # fmt: skip
-
+_OWN = {n: x for n, x in registry.own_objects(__name__).items() if x is not SklearnScorer}
 _SHORT: dict[str, Any] = {
     "bce": BinaryCrossentropy,
     "mae": MeanAbsoluteError,
@@ -125,8 +107,8 @@ _SHORT: dict[str, Any] = {
 registry.add_builtins(
     "keras.metrics",
     {
-        **{x.__name__: x for x in (*_CLASSES, *_FUNCTIONS)},
-        **{to_snake_case(x.__name__): x for x in _CLASSES},
+        **_OWN,
+        **{to_snake_case(name): x for name, x in _OWN.items() if isinstance(x, type)},
         **_SHORT,
         **{name.upper(): x for name, x in _SHORT.items()},
     },
@@ -161,12 +143,7 @@ def deserialize(config: Config | str, custom_objects: Mapping[str, Any] | None =
         >>> metrics.deserialize(metrics.serialize(metric)).name
         'error'
     """
-    return registry.deserialize_keras_object(
-        config,
-        custom_objects,
-        module_objects=registry.BUILTINS["keras.metrics"],
-        printable_module_name="metric",
-    )
+    return deserialize_of(config, "keras.metrics", "metric", custom_objects)
 
 
 @hides_frames

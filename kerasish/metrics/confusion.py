@@ -182,6 +182,10 @@ class _Counting(Metric):
                 added = ops.take(added, self._places)
             variable.assign_add(added)
 
+    def get_config(self) -> dict[str, Any]:
+        """Return the constructor's arguments."""
+        return {**super().get_config(), "thresholds": self.init_thresholds}
+
     def _one_or_all(self, x: Tensor) -> Tensor:
         return x[0] if len(self.thresholds) == 1 else x
 
@@ -209,10 +213,6 @@ class _Confusion(_Counting):
     def result(self) -> Tensor:
         """Return the count; one per threshold if there are several."""
         return self._one_or_all(self.accumulator.value)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {**super().get_config(), "thresholds": self.init_thresholds}
 
 
 class TruePositives(_Confusion):
@@ -310,15 +310,6 @@ class _Ratio(_Counting):
         """Return the ratio, 0 where nothing was counted; one a threshold if there are several."""
         hits, others = (getattr(self, n).value for n in self._counted)
         return self._one_or_all(ops.divide_no_nan(hits, ops.add(hits, others)))
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "thresholds": self.init_thresholds,
-            "top_k": self.top_k,
-            "class_id": self.class_id,
-        }
 
 
 class Precision(_Ratio):

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import config, ops
 from kerasish.losses.pair import pair
-from kerasish.metrics.reduction import MeanMetricWrapper
-from kerasish.typing import DTypeLike, TensorLike
+from kerasish.metrics.reduction import AxisMetric
+from kerasish.typing import TensorLike
 
 if TYPE_CHECKING:
     from kerasish.tensor import Tensor
@@ -58,7 +58,7 @@ def _centered(y_true: TensorLike, y_pred: TensorLike, axis: int, what: str) -> t
     return ops.subtract(y_true, true), ops.subtract(y_pred, pred), apart
 
 
-class PearsonCorrelation(MeanMetricWrapper):
+class PearsonCorrelation(AxisMetric):
     """The mean over samples of cov(t, p) / (std(t) * std(p)).
 
     Args:
@@ -72,17 +72,10 @@ class PearsonCorrelation(MeanMetricWrapper):
     """
 
     direction = "up"
-
-    def __init__(
-        self,
-        name: str | None = "pearson_correlation",
-        dtype: DTypeLike | None = None,
-        axis: int = -1,
-    ) -> None:
-        super().__init__(pearson_correlation, name, dtype, axis=axis)
+    _function = staticmethod(pearson_correlation)
 
 
-class ConcordanceCorrelation(MeanMetricWrapper):
+class ConcordanceCorrelation(AxisMetric):
     """The mean over samples of 2 * cov(t, p) / (var(t) + var(p) + (mean(t) - mean(p))²).
 
     Args:
@@ -98,11 +91,4 @@ class ConcordanceCorrelation(MeanMetricWrapper):
     """
 
     direction = "up"
-
-    def __init__(
-        self,
-        name: str | None = "concordance_correlation",
-        dtype: DTypeLike | None = None,
-        axis: int = -1,
-    ) -> None:
-        super().__init__(concordance_correlation, name, dtype, axis=axis)
+    _function = staticmethod(concordance_correlation)

@@ -100,7 +100,7 @@ class AUC(_Curve):
         # A little beyond 0 and 1, so that the curve reaches both its ends.
         self._thresholds = [-config.epsilon(), *inner, 1.0 + config.epsilon()]
         self.multi_label, self.num_labels = bool(multi_label), num_labels
-        self.label_weights, self._from_logits = label_weights, bool(from_logits)
+        self.label_weights, self.from_logits = label_weights, bool(from_logits)
         if num_labels is not None and not multi_label:
             raise ValueError("AUC: num_labels is for multi_label=True.")
         self._built = False
@@ -124,7 +124,7 @@ class AUC(_Curve):
     ) -> None:
         """Take in targets (0 or 1) and predictions (in [0, 1], or logits)."""
         y_true, y_pred, weights = prepare(y_true, y_pred, sample_weight, dtype=self._dtype)
-        if self._from_logits:
+        if self.from_logits:
             y_pred = ops.sigmoid(y_pred)
         if not self._built:
             if len(y_pred.shape) != 2:
@@ -172,17 +172,11 @@ class AUC(_Curve):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        results = {
-            **super().get_config(),
-            "num_thresholds": self.num_thresholds,
-            "curve": self.curve,
-            "summation_method": self.summation_method,
-            "multi_label": self.multi_label,
-            "num_labels": self.num_labels,
-            "label_weights": self.label_weights,
-            "from_logits": self._from_logits,
-        }
-        return results if self._given is None else {**results, "thresholds": self._given}
+        results = super().get_config()
+        results["thresholds"] = self._given
+        if self._given is None:
+            del results["thresholds"]
+        return results
 
 
 def _gain(hits: Tensor, errors: Tensor, odds: Tensor, of_nothing: float) -> Tensor:
@@ -222,8 +216,19 @@ _OPTIONS = {"num_thresholds": 200, "class_id": None, "name": None, "dtype": None
 _with_options = with_options(PointOptions, _OPTIONS, rest=False)
 
 
+# A rate is the share of its first count in the sum of both.
+_RATES = {
+    "sensitivity": ("true_positives", "false_negatives"),
+    "specificity": ("true_negatives", "false_positives"),
+    "precision": ("true_positives", "false_positives"),
+    "recall": ("true_positives", "false_negatives"),
+}
+
+
 class _BestPoint(_Curve):
     """The largest of one rate among the thresholds at which another is large enough."""
+
+    _maximized = ""  # the first of these rates
 
     def __init__(
         self, given: str, value: float, num_thresholds: int, class_id: int | None, **options: Any
@@ -251,28 +256,15 @@ class _BestPoint(_Curve):
         )
         self._add(count(y_true, y_pred, weights, self.thresholds))
 
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        """Return (what must be large enough, what should be largest) at each threshold."""
-        raise NotImplementedError(f"{type(self).__name__} defines no _rates().")
+    def _rate(self, name: str) -> Tensor:
+        x, other = (getattr(self, count).value for count in _RATES[name])
+        return ops.divide_no_nan(x, ops.add(x, other))
 
     def result(self) -> Tensor:
         """Return the largest rate; 0 where no threshold will do."""
-        constrained, maximized = self._rates(self._counts())
-        allowed = ops.greater_equal(constrained, self._value)
+        maximized = self._rate(self._maximized)
+        allowed = ops.greater_equal(self._rate(self._given), self._value)
         return ops.max(ops.where(allowed, maximized, ops.zeros_like(maximized)))
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return {
-            **super().get_config(),
-            "class_id": self.class_id,
-            "num_thresholds": self.num_thresholds,
-            self._given: self._value,
-        }
-
-
-def _rate(x: Tensor, other: Tensor) -> Tensor:
-    return ops.divide_no_nan(x, ops.add(x, other))
 
 
 class SensitivityAtSpecificity(_BestPoint):
@@ -290,13 +282,11 @@ class SensitivityAtSpecificity(_BestPoint):
         1.0
     """
 
+    _maximized = "sensitivity"
+
     @_with_options
     def __init__(self, specificity: float, **options: Unpack[PointOptions]) -> None:
         super().__init__("specificity", specificity, **options)
-
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        tp, fp, tn, fn = counts
-        return _rate(tn, fp), _rate(tp, fn)
 
 
 class SpecificityAtSensitivity(_BestPoint):
@@ -314,13 +304,11 @@ class SpecificityAtSensitivity(_BestPoint):
         1.0
     """
 
+    _maximized = "specificity"
+
     @_with_options
     def __init__(self, sensitivity: float, **options: Unpack[PointOptions]) -> None:
         super().__init__("sensitivity", sensitivity, **options)
-
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        tp, fp, tn, fn = counts
-        return _rate(tp, fn), _rate(tn, fp)
 
 
 class PrecisionAtRecall(_BestPoint):
@@ -338,13 +326,11 @@ class PrecisionAtRecall(_BestPoint):
         1.0
     """
 
+    _maximized = "precision"
+
     @_with_options
     def __init__(self, recall: float, **options: Unpack[PointOptions]) -> None:
         super().__init__("recall", recall, **options)
-
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        tp, fp, _, fn = counts
-        return _rate(tp, fn), _rate(tp, fp)
 
 
 class RecallAtPrecision(_BestPoint):
@@ -362,10 +348,8 @@ class RecallAtPrecision(_BestPoint):
         0.5
     """
 
+    _maximized = "recall"
+
     @_with_options
     def __init__(self, precision: float, **options: Unpack[PointOptions]) -> None:
         super().__init__("precision", precision, **options)
-
-    def _rates(self, counts: Counts) -> tuple[Any, Any]:
-        tp, fp, _, fn = counts
-        return _rate(tp, fp), _rate(tp, fn)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import config, ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.metrics.metric import Metric
-from kerasish.signatures import own_arguments
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -116,11 +115,6 @@ class FBetaScore(Metric):
             shares = ops.divide(relevant, ops.add(ops.sum(relevant), smallest))
             return ops.sum(ops.multiply(scores, shares))
         return scores if self.average in (None, "micro") else ops.mean(scores)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        base = super().get_config()
-        return {**base, **own_arguments(self, known=base)}
 
 
 class F1Score(FBetaScore):

@@ -10,7 +10,6 @@ from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.metrics.metric import Metric
 from kerasish.ops import dtypes
-from kerasish.signatures import own_arguments
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -94,11 +93,6 @@ class _Overlap(Metric):
         both = ops.diagonal(matrix)
         either = ops.subtract(ops.add(ops.sum(matrix, 0), ops.sum(matrix, 1)), both)
         return ops.divide_no_nan(both, either), ops.cast(ops.greater(either, 0.0), both.dtype)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        base = super().get_config()
-        return {**base, **own_arguments(self, known=base)}
 
 
 def _within(classes: Tensor, count: int) -> Tensor:

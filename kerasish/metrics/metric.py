@@ -10,18 +10,17 @@ import numpy as np
 from kerasish import ops, registry
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
+from kerasish.signatures import Configured, own_arguments
 from kerasish.tensor import Variable, name_scope
 from kerasish.tracebacks import short_tracebacks
 from kerasish.typing import Array, DTypeLike, InitializerLike, ShapeLike, Structure
 from kerasish.watched import Watched
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from kerasish.tensor import Tensor
 
 
-class Metric(Watched):
+class Metric(Configured, Watched):
     """A number gathered over batches: `update_state`, `result`, `reset_state`.
 
     Subclasses make variables in `__init__` by `add_variable`, change them in `update_state`, and
@@ -181,12 +180,8 @@ class Metric(Watched):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        return {"name": self.name, "dtype": self._dtype}
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the metric that `get_config` describes."""
-        return cls(**config)
+        result = {"name": self.name, "dtype": self._dtype}
+        return {**result, **own_arguments(self, known=result)}
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} name={self.name}>"

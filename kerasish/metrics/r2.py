@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.losses.reduction import align
 from kerasish.metrics.metric import Metric
-from kerasish.signatures import own_arguments
 from kerasish.typing import DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -136,8 +135,3 @@ class R2Score(Metric):
         factor = ops.divide_no_nan(ops.subtract(n, 1.0), left)
         adjusted = ops.subtract(1.0, ops.multiply(ops.subtract(1.0, raw), factor))
         return ops.where(ops.greater(left, 0.0), adjusted, raw)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        base = super().get_config()
-        return {**base, **own_arguments(self, known=base)}

@@ -161,7 +161,7 @@ class MeanMetricWrapper(Mean):
 
     def get_config(self) -> dict[str, Any]:
         """Return the constructor's arguments."""
-        config = {**super().get_config(), **self.fn_kwargs}
+        config = {"name": self.name, "dtype": self._dtype, **self.fn_kwargs}
         if type(self) is MeanMetricWrapper:
             config["fn"] = registry.serialize_keras_object(self._fn)
         return config
@@ -189,11 +189,20 @@ class PlainMetric(MeanMetricWrapper):
     def __init_subclass__(cls, **kwargs: Any) -> None:
         if "_function" in vars(cls):
             names = {"name": cls._default_name or cls._function.__name__}
-            cls.__init__ = with_defaults(PlainMetric.__init__, names)  # type: ignore[method-assign]
+            cls.__init__ = with_defaults(cls.__init__, names)  # type: ignore[method-assign]
         super().__init_subclass__(**kwargs)
 
     def __init__(self, name: str | None = None, dtype: DTypeLike | None = None) -> None:
         super().__init__(self._function, name, dtype)
+
+
+class AxisMetric(PlainMetric):
+    """The same of a function that has an axis: -1 by default."""
+
+    def __init__(
+        self, name: str | None = None, dtype: DTypeLike | None = None, axis: int = -1
+    ) -> None:
+        MeanMetricWrapper.__init__(self, self._function, name, dtype, axis=axis)
 
 
 def _functions_of(module: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from kerasish.losses.regression import (
     mean_squared_error,
     mean_squared_logarithmic_error,
 )
-from kerasish.metrics.reduction import Mean, MeanMetricWrapper, PlainMetric
+from kerasish.metrics.reduction import AxisMetric, Mean, PlainMetric
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class LogCoshError(PlainMetric):
     _default_name = "logcosh"
 
 
-class CosineSimilarity(MeanMetricWrapper):
+class CosineSimilarity(AxisMetric):
     """The mean of the cosine of the angle between targets and predictions.
 
     Args:
@@ -129,14 +129,7 @@ class CosineSimilarity(MeanMetricWrapper):
     """
 
     direction = "up"
-
-    def __init__(
-        self,
-        name: str | None = "cosine_similarity",
-        dtype: DTypeLike | None = None,
-        axis: int = -1,
-    ) -> None:
-        super().__init__(cosine_similarity, name, dtype, axis=axis)
+    _function = staticmethod(cosine_similarity)
 
 
 class RootMeanSquaredError(Mean):

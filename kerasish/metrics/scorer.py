@@ -95,7 +95,7 @@ class SklearnScorer(Metric):
         scorer = self.scorer
         if not isinstance(scorer, str):
             scorer = _public_name(scorer) or registry.serialize_keras_object(scorer)
-        return {**super().get_config(), "scorer": scorer, "from_logits": self.from_logits}
+        return {**super().get_config(), "scorer": scorer}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:

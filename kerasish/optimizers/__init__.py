@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from kerasish.first_use import import_on_first_use, places_of
+from kerasish.first_use import imports_on_first_use
 from kerasish.identifiers import get_by_name
 from kerasish.optimizers import schedules as schedules
 from kerasish.optimizers.optimizer import Optimizer as Optimizer
@@ -13,27 +13,7 @@ from kerasish.registry import BUILTINS, add_builtins, serialize_keras_object
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, OptimizerLike, Structure
 
-_ON_FIRST_USE: dict[str, tuple[str, ...]] = {
-    "adadelta": ("Adadelta",),
-    "adafactor": ("Adafactor",),
-    "adagrad": ("Adagrad",),
-    "adam": ("Adam",),
-    "adamax": ("Adamax",),
-    "adamw": ("AdamW",),
-    "eve": ("Eve",),
-    "ftrl": ("Ftrl",),
-    "lamb": ("Lamb",),
-    "lion": ("Lion",),
-    "loss_scale_optimizer": ("LossScaleOptimizer",),
-    "multi_optimizer": ("MultiOptimizer", "OptimizerMap"),
-    "muon": ("Muon",),
-    "nadam": ("Nadam",),
-    "rmsprop": ("RMSprop",),
-    "schedule_free_adamw": ("ScheduleFreeAdamW",),
-    "sgd": ("SGD",),
-}
-
-if TYPE_CHECKING:
+with imports_on_first_use(__name__) as _PLACES:
     from kerasish.optimizers.adadelta import Adadelta as Adadelta
     from kerasish.optimizers.adafactor import Adafactor as Adafactor
     from kerasish.optimizers.adagrad import Adagrad as Adagrad
@@ -52,10 +32,8 @@ if TYPE_CHECKING:
     from kerasish.optimizers.rmsprop import RMSprop as RMSprop
     from kerasish.optimizers.schedule_free_adamw import ScheduleFreeAdamW as ScheduleFreeAdamW
     from kerasish.optimizers.sgd import SGD as SGD
-else:
-    __getattr__, __dir__ = import_on_first_use(__name__, _ON_FIRST_USE)
 
-_KNOWN = {"Optimizer": Optimizer, **places_of(__name__, _ON_FIRST_USE)}
+_KNOWN = {"Optimizer": Optimizer, **_PLACES}
 add_builtins("keras.optimizers", _KNOWN)
 add_builtins("keras.optimizers", {name.lower(): value for name, value in _KNOWN.items()})
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.moments import RateOptimizer
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Structure
 
 
-class Adadelta(Optimizer):
+class Adadelta(RateOptimizer):
     """w + rate * d with d = -g * sqrt(e + epsilon) / sqrt(a + epsilon).
 
     a is the running mean of g^2 and e that of d^2, so that d has the unit of w.
@@ -48,9 +48,6 @@ class Adadelta(Optimizer):
         self._accumulated_grads, self._accumulated_delta_vars = self.add_optimizer_variables(
             variables, ["accumulated_grad", "accumulated_delta_var"]
         )
-
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
-        return learning_rate
 
     def update(
         self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kerasish import initializers, ops
-from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.moments import RateOptimizer
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Structure
 
 
-class Adagrad(Optimizer):
+class Adagrad(RateOptimizer):
     """w - rate * g / sqrt(a + epsilon), with the sum a of all g^2.
 
     Args:
@@ -48,9 +48,6 @@ class Adagrad(Optimizer):
         self._accumulators_of_squares = self.add_optimizer_variables(
             variables, "accumulator", start
         )
-
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
-        return learning_rate
 
     def update(
         self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure

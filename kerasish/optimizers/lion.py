@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.moments import RateOptimizer
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Structure
 
 
-class Lion(Optimizer):
+class Lion(RateOptimizer):
     """w - rate * sign(beta_1 * m + (1 - beta_1) * g), m the running mean of g (share beta_2).
 
     Args:
@@ -46,9 +46,6 @@ class Lion(Optimizer):
 
     def add_slots(self, variables: Sequence[Variable]) -> None:
         self._momentums = self.add_optimizer_variables(variables, "momentum")
-
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
-        return learning_rate
 
     def update(
         self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure

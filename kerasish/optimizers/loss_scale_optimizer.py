@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.options import DEFAULTS
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.tensor import Tensor, Variable, autocast, convert, no_gradient
 
@@ -14,14 +15,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
     from kerasish.optimizers.division import Division
-
-_UNUSED: dict[str, Any] = {
-    **dict.fromkeys(("weight_decay", "clipnorm", "clipvalue", "global_clipnorm")),
-    **dict.fromkeys(("ema_overwrite_frequency", "loss_scale_factor")),
-    "gradient_accumulation_steps": None,
-    "use_ema": False,
-    "ema_momentum": 0.99,
-}
 
 
 class LossScaleOptimizer(Optimizer):
@@ -61,7 +54,7 @@ class LossScaleOptimizer(Optimizer):
                 "optimizer a loss_scale_factor, and use only that."
             )
         # Old files of Keras hold the arguments of every optimizer here, at their defaults.
-        given = {k: v for k, v in kwargs.items() if v != _UNUSED.get(k, _UNUSED)}
+        given = {k: v for k, v in kwargs.items() if v != DEFAULTS.get(k, DEFAULTS)}
         if given:
             raise ValueError(
                 f"LossScaleOptimizer: give {next(iter(given))!r} to the inner optimizer instead."

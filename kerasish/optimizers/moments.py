@@ -1,12 +1,20 @@
-"""What the optimizers of Adam's kind share: running moments of the gradient as slots."""
+"""What optimizers share: a formula of the learning rate alone, or running moments as slots."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from kerasish.optimizers.optimizer import Optimizer
+from kerasish.optimizers.optimizer import Optimizer, Updates
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
-from kerasish.tensor import Variable
+from kerasish.tensor import Tensor, Variable
+from kerasish.typing import Structure
+
+
+class RateOptimizer(Optimizer):
+    """An optimizer whose `update` needs no number but the learning rate."""
+
+    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
+        return learning_rate
 
 
 class MomentsOptimizer(Optimizer):

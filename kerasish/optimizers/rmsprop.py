@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.moments import RateOptimizer
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Structure
 
 
-class RMSprop(Optimizer):
+class RMSprop(RateOptimizer):
     """w - rate * g / sqrt(v + epsilon), with a running mean v of g^2.
 
     Args:
@@ -53,9 +53,6 @@ class RMSprop(Optimizer):
             self._momentums = self.add_optimizer_variables(variables, "momentum")
         if self.centered:
             self._average_gradients = self.add_optimizer_variables(variables, "average_gradient")
-
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
-        return learning_rate
 
     def update(
         self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure

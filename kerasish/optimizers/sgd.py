@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from kerasish import ops
-from kerasish.optimizers.optimizer import Optimizer, Updates
+from kerasish.optimizers.moments import RateOptimizer
 from kerasish.optimizers.options import LearningRate, Options, Unpack, with_options
 from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Structure
 
 
-class SGD(Optimizer):
+class SGD(RateOptimizer):
     """w - rate * g; with momentum m <- momentum * m - rate * g and w + m.
 
     Args:
@@ -49,9 +49,6 @@ class SGD(Optimizer):
         self.momentums = []
         if self.momentum:
             self.momentums = self.add_optimizer_variables(variables, "momentum")
-
-    def coefficients(self, learning_rate: Tensor, dtype: str, shared: Updates) -> Structure:
-        return learning_rate
 
     def update(
         self, value: Tensor, gradient: Tensor, slots: list[Tensor], c: Structure

@@ -1,7 +1,5 @@
 """Keras's `utils`: arrays, data sets, files, progress, names in files, seeds."""
 
-from typing import TYPE_CHECKING
-
 from kerasish.callbacks.progress import Progbar as Progbar
 from kerasish.config import disable_interactive_logging as disable_interactive_logging
 from kerasish.config import enable_interactive_logging as enable_interactive_logging
@@ -10,7 +8,7 @@ from kerasish.engine import is_keras_tensor as is_keras_tensor
 from kerasish.engine.data import PyDataset as PyDataset
 from kerasish.engine.data import pack_x_y_sample_weight as pack_x_y_sample_weight
 from kerasish.engine.data import unpack_x_y_sample_weight as unpack_x_y_sample_weight
-from kerasish.first_use import import_on_first_use
+from kerasish.first_use import imports_on_first_use
 from kerasish.registry import CustomObjectScope as CustomObjectScope
 from kerasish.registry import custom_object_scope as custom_object_scope
 from kerasish.registry import deserialize_keras_object as deserialize_keras_object
@@ -30,29 +28,7 @@ from kerasish.utils.session import clear_session as clear_session
 from kerasish.utils.session import set_random_seed as set_random_seed
 from kerasish.utils.settings import Config as Config
 
-_ON_FIRST_USE = {
-    "kerasish.datasets.download": ("get_file",),
-    "drawing": (
-        "model_to_dot",
-        "plot_model",
-    ),
-    "feature_space": ("FeatureSpace",),
-    "folders": (
-        "image_dataset_from_directory",
-        "text_dataset_from_directory",
-    ),
-    "images": (
-        "array_to_img",
-        "img_to_array",
-        "load_img",
-        "save_img",
-    ),
-    "sounds": ("audio_dataset_from_directory",),
-    "splitting": ("split_dataset",),
-    "windows": ("timeseries_dataset_from_array",),
-}
-
-if TYPE_CHECKING:
+with imports_on_first_use(__name__):
     from kerasish.datasets.download import get_file as get_file
     from kerasish.utils.drawing import model_to_dot as model_to_dot
     from kerasish.utils.drawing import plot_model as plot_model
@@ -68,7 +44,5 @@ if TYPE_CHECKING:
     from kerasish.utils.windows import (
         timeseries_dataset_from_array as timeseries_dataset_from_array,
     )
-else:
-    __getattr__, __dir__ = import_on_first_use(__name__, _ON_FIRST_USE)
 
 Sequence = PyDataset  # its name in Keras 2

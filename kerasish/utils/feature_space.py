@@ -13,7 +13,7 @@ from kerasish.engine.functional.host_stage import HostLayer
 from kerasish.engine.saving_hooks import saving
 from kerasish.errors import UnknownNameError
 from kerasish.naming import unique_name
-from kerasish.signatures import own_arguments
+from kerasish.signatures import Configured
 from kerasish.typing import Config, PathLike, Scalar
 from kerasish.utils.features import (
     Cross,
@@ -26,13 +26,11 @@ from kerasish.utils.features import (
 )
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from kerasish.engine.layer.layer import Layer
     from kerasish.tensor import Tensor
 
 
-class FeatureSpace(HostLayer):
+class FeatureSpace(Configured, HostLayer):
     """The columns of a table, each preprocessed in its own way, concatenated or as a dict.
 
     Args:
@@ -358,15 +356,6 @@ class FeatureSpace(HostLayer):
             if name in self.preprocessors:
                 self.preprocessors[name].build_from_config(built)
         self._adapted = True
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return own_arguments(self)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the feature space that `get_config` describes."""
-        return cls(**config)
 
 
 def _feature_of(dtype: str, layer: type, output_mode: str, name: str, **args: Any) -> Feature:

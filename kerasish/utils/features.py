@@ -10,19 +10,17 @@ import numpy as np
 from kerasish import layers, registry
 from kerasish.engine import is_keras_tensor
 from kerasish.errors import UnknownNameError
-from kerasish.signatures import own_arguments
+from kerasish.signatures import Configured
 from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import AnyTensor, Array, Structure
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from kerasish.engine.layer.layer import Layer
 
 _ENCODINGS = ("int", "one_hot", "float")
 
 
-class Feature:
+class Feature(Configured):
     """The conversion of a column to numbers.
 
     Args:
@@ -39,17 +37,8 @@ class Feature:
             preprocessor = registry.deserialize_keras_object(preprocessor)
         self.preprocessor: Any = preprocessor
 
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return own_arguments(self)
 
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the feature that `get_config` describes."""
-        return cls(**config)
-
-
-class Cross:
+class Cross(Configured):
     """Columns whose combinations are hashed.
 
     Args:
@@ -68,15 +57,6 @@ class Cross:
     def name(self) -> str:
         """The columns' names, joined by _X_."""
         return "_X_".join(self.feature_names)
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        return own_arguments(self)
-
-    @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Self:
-        """Return the cross that `get_config` describes."""
-        return cls(**config)
 
 
 def categories_of(layer: Layer, name: str) -> int:

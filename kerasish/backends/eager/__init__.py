@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kerasish.backends.eager.engine import Eager as Eager
-from kerasish.first_use import find, import_on_first_use
+from kerasish.first_use import find, imports_on_first_use
 
 if TYPE_CHECKING:
+    from kerasish.devices import Device
+
+with imports_on_first_use(__name__):
     from kerasish.backends.eager.gpu import EagerOnGPU as EagerOnGPU
     from kerasish.backends.eager.gpu import engine_of as engine_of
-    from kerasish.devices import Device
-else:
-    __getattr__, __dir__ = import_on_first_use(__name__, {"gpu": ("EagerOnGPU", "engine_of")})
 
 
 def make() -> Eager:

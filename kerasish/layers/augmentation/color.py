@@ -21,7 +21,20 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class RandomBrightness(PictureLayer):
+class _SeededFactorLayer(FactorLayer):
+    """A `FactorLayer` whose third argument by position is the seed."""
+
+    def __init__(
+        self,
+        factor: FloatOrTuple,
+        value_range: Sequence[float] = (0, 255),
+        seed: int | None = None,
+        **kwargs: Unpack[LayerOptions],
+    ) -> None:
+        super().__init__(factor, value_range, seed=seed, **kwargs)
+
+
+class RandomBrightness(_SeededFactorLayer):
     """In training: x + delta * (most - least), held in the value range.
 
     Args:
@@ -39,16 +52,7 @@ class RandomBrightness(PictureLayer):
         "args": {"factor": (0.3, 0.3), "value_range": (-2.0, 2.0)}, "shape": (2, 3, 4, 3),
     }  # fmt: skip
 
-    def __init__(
-        self,
-        factor: FloatOrTuple,
-        value_range: Sequence[float] = (0, 255),
-        seed: int | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(seed=seed, **kwargs)
-        self.factor = read_interval(factor, (-1.0, 1.0), self.display_name())
-        self.value_range = read_range(value_range, self.display_name())
+    bounds = (-1.0, 1.0)
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return one delta a picture."""
@@ -60,7 +64,7 @@ class RandomBrightness(PictureLayer):
         return ops.clip(images + self._cast(transformation["rgb_delta"]), *self.value_range)
 
 
-class RandomContrast(PictureLayer):
+class RandomContrast(_SeededFactorLayer):
     """In training: (x - mean) * factor + mean, the mean of each channel, held in the value range.
 
     Args:
@@ -79,16 +83,7 @@ class RandomContrast(PictureLayer):
         "args": {"factor": (0.0, 0.0), "value_range": (-2.0, 2.0)}, "shape": (2, 3, 4, 3),
     }  # fmt: skip
 
-    def __init__(
-        self,
-        factor: FloatOrTuple,
-        value_range: Sequence[float] = (0, 255),
-        seed: int | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(seed=seed, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
-        self.value_range = value_range
+    bounds, any_range = (0.0, 1.0), True
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return one factor a picture."""
@@ -313,7 +308,7 @@ class RandomSaturation(FactorLayer):
         return _rgb(hue, ops.clip(saturation, *self.value_range), value, self)
 
 
-class RandomHue(PictureLayer):
+class RandomHue(FactorLayer):
     """In training: the hue turned by up to factor / 2 of the circle, either way.
 
     Args:
@@ -327,17 +322,7 @@ class RandomHue(PictureLayer):
         (1, 4, 4, 3)
     """
 
-    def __init__(
-        self,
-        factor: FloatOrTuple,
-        value_range: Sequence[float] = (0, 255),
-        data_format: str | None = None,
-        seed: int | None = None,
-        **kwargs: Unpack[LayerOptions],
-    ) -> None:
-        super().__init__(seed=seed, data_format=data_format, **kwargs)
-        self.factor = read_interval(factor, (0.0, 1.0), self.display_name())
-        self.value_range = value_range
+    bounds, any_range = (0.0, 1.0), True
 
     def draw(self, images: Tensor, seed: SeedLike) -> dict[str, Any]:
         """Return each picture's turn, (n,), as a share of the circle."""

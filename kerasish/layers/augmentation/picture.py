@@ -326,9 +326,11 @@ class FactorLayer(PictureLayer):
 
     Attributes:
         bounds: the bounds of the factor.
+        any_range: whether the range of values is kept as given, unchecked.
     """
 
     bounds: tuple[float, float]
+    any_range = False
 
     def __init__(
         self,
@@ -340,4 +342,6 @@ class FactorLayer(PictureLayer):
     ) -> None:
         super().__init__(seed=seed, data_format=data_format, **kwargs)
         self.factor = read_interval(factor, self.bounds, self.display_name())
-        self.value_range = read_range(value_range, self.display_name())
+        self.value_range: Any = value_range
+        if not self.any_range:
+            self.value_range = read_range(value_range, self.display_name())

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
-_OLD_MODES = {"binary": "multi_hot", "tf-idf": "tf_idf"}
+OLD_MODES = {"binary": "multi_hot", "tf-idf": "tf_idf"}
 
 
 class IndexLookup(HostLayer):
@@ -66,7 +66,7 @@ class IndexLookup(HostLayer):
             raise ValueError(f"{who}: num_oov_indices is a number >= 0, got {num_oov_indices!r}.")
         if pad_to_max_tokens and max_tokens is None:
             raise ValueError(f"{who}: pad_to_max_tokens=True needs max_tokens.")
-        output_mode = _OLD_MODES.get(output_mode, output_mode)
+        output_mode = OLD_MODES.get(output_mode, output_mode)
         check_mode(who, output_mode, MODES)
         if invert and output_mode != "int":
             raise ValueError(

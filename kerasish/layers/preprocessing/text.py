@@ -14,6 +14,7 @@ from kerasish.engine.functional.host_stage import HostLayer
 from kerasish.engine.layer.operation import KerasTensor
 from kerasish.errors import UnknownNameError
 from kerasish.layers.preprocessing.encoding import check_mode
+from kerasish.layers.preprocessing.lookup import OLD_MODES
 from kerasish.layers.preprocessing.lookups import StringLookup
 from kerasish.layers.preprocessing.reading import learn_from, read_strings, strings_like
 from kerasish.registry import deserialize_keras_object
@@ -100,9 +101,7 @@ class TextVectorization(HostLayer):
             if value is not None and not isinstance(value, str) and not callable(value):
                 raise ValueError(f"{who}: {what} is a name, None or a function, got {value!r}.")
         self._lengths = _lengths_of(ngrams, who)
-        check_mode(
-            who, {"binary": "multi_hot", "tf-idf": "tf_idf"}.get(output_mode, output_mode), _MODES
-        )
+        check_mode(who, OLD_MODES.get(output_mode, output_mode), _MODES)
         if output_sequence_length is not None and output_mode != "int":
             raise ValueError(
                 f"{who}: output_sequence_length goes with output_mode='int', not {output_mode!r}."

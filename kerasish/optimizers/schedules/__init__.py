@@ -13,15 +13,11 @@ from kerasish.optimizers.schedules.decay import InverseTimeDecay as InverseTimeD
 from kerasish.optimizers.schedules.decay import PiecewiseConstantDecay as PiecewiseConstantDecay
 from kerasish.optimizers.schedules.decay import PolynomialDecay as PolynomialDecay
 from kerasish.optimizers.schedules.schedule import LearningRateSchedule as LearningRateSchedule
-from kerasish.registry import add_builtins, serialize_keras_object
+from kerasish.registry import add_builtins, own_objects, serialize_keras_object
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, Structure
 
-_CLASSES = (
-    LearningRateSchedule, ExponentialDecay, InverseTimeDecay, PolynomialDecay,
-    PiecewiseConstantDecay, CosineDecay, CosineDecayRestarts,
-)  # fmt: skip
-add_builtins("keras.optimizers.schedules", {c.__name__: c for c in _CLASSES})
+add_builtins("keras.optimizers.schedules", own_objects(__name__))
 
 
 def serialize(learning_rate_schedule: LearningRateSchedule) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from kerasish import ops
 from kerasish.reprs import arguments_repr
-from kerasish.signatures import own_arguments
+from kerasish.signatures import ConfiguredByArguments
 from kerasish.typing import TensorLike
 from kerasish.watched import Watched
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from kerasish.tensor import Tensor
 
 
-class LearningRateSchedule(Watched):
+class LearningRateSchedule(ConfiguredByArguments, Watched):
     """A function step -> learning rate with a config; subclasses write `__call__` and `get_config`.
 
     Example:
@@ -31,13 +31,6 @@ class LearningRateSchedule(Watched):
     def __call__(self, step: TensorLike) -> Tensor:
         """Return the learning rate at `step`, an integer (tensor) from 0 on."""
         raise NotImplementedError(f"{type(self).__name__} must write __call__(step).")
-
-    def get_config(self) -> dict[str, Any]:
-        """Return the constructor's arguments."""
-        arguments = own_arguments(self)
-        if not arguments:
-            raise NotImplementedError(f"{type(self).__name__} must write get_config() to be saved.")
-        return arguments
 
     @classmethod
     def from_config(cls, config: Mapping[str, Any]) -> Self:
