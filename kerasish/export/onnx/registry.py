@@ -70,6 +70,11 @@ def untranslated(reason: str, *ops: Any) -> None:
         UNTRANSLATED[op] = reason
 
 
+def operator(kind: str, **attrs: Any) -> Translation:
+    """Return the translation of an op that ONNX has: one operator of the same inputs."""
+    return lambda w, call: w.op(kind, call.inputs, call.out.dtype, call.out.shape, **attrs)
+
+
 # --- layers that run on the host ----------------------------------------------------------------
 
 HOST_LAYERS: dict[type, Callable[..., Any]] = {}

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.export.onnx import stored
-from kerasish.export.onnx.registry import Call, composed, translates
+from kerasish.export.onnx.registry import Call, composed, operator, translate_by, translates
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.networks import quantized
@@ -22,9 +22,7 @@ _SINCE = 21
 Parts = tuple[list[Any], dict[str, Any]]
 
 
-@translates(quantized.integer_matmul)
-def _integer_matmul(w: OnnxWriter, call: Call) -> Item:
-    return w.op("MatMulInteger", call.inputs, "int32", call.out.shape)
+translate_by(operator("MatMulInteger"), quantized.integer_matmul)
 
 
 @translates(quantized.packed_product)
