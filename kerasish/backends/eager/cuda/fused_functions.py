@@ -31,9 +31,7 @@ from kerasish.backends.eager.cuda.fused_metrics import (
 )
 from kerasish.backends.eager.cuda.fused_norm import (
     BATCH_NORM,
-    GROUP_NORM,
-    LAYER_NORM,
-    RMS_NORM,
+    NORMALIZE,
     STANDARDIZE,
     fused_group_norm,
     fused_layer_norm,
@@ -173,9 +171,7 @@ FIRST_RESULTS = {
     CLASS_LOSS: 1,
     MAX_POOL: 1,
     TARGET_LOSS: 1,
-    LAYER_NORM: 1,
-    RMS_NORM: 1,
-    GROUP_NORM: 1,
+    NORMALIZE: 1,
     STANDARDIZE: 1,
     ATTENTION: 1,
     BATCH_NORM: 3,
