@@ -79,6 +79,11 @@ class OnnxNode:
                 "eager engine"
             ) from error
 
+    def number(self, place: int) -> Any:
+        """Return the only number of an input that decides shapes; None where it is left out."""
+        value = self.known(place)
+        return None if value is None else value.reshape(-1)[0].item()
+
     def ints(self, place: int, name: str) -> list[int] | None:
         """Return whole numbers that are an input in newer opsets, and an attribute in older."""
         value = self.known(place)
