@@ -111,7 +111,8 @@ Composed = tuple[ComposedOp, Sequence[Any], dict[str, Any]]
 COMPOSED: dict[Any, tuple[int, Callable[..., Composed | None]]] = {}
 
 
-def _no_kernel(xp: Any, *inputs: Any, **attrs: Any) -> Any:
+def not_run(xp: Any, *inputs: Any, **attrs: Any) -> Any:
+    """Raise an error: the kernel of ops that are only written."""
     raise NotImplementedError("a composed function in a graph for export is not run")
 
 
@@ -130,7 +131,7 @@ def composed(function: Any, shape: Callable[..., Spec], since: int = 0) -> Calla
     """
 
     def register(f: Callable[..., Any]) -> Any:
-        op = ComposedOp(function.__name__, _no_kernel, shape)
+        op = ComposedOp(function.__name__, not_run, shape)
 
         def bound(*args: Any, **kwargs: Any) -> Composed | None:
             result = f(*args, **kwargs)

@@ -27,8 +27,8 @@ translate_by(operator("MatMulInteger"), quantized.integer_matmul)
 
 @translates(quantized.packed_product)
 def _packed_product(w: OnnxWriter, call: Call) -> Item:
-    x, packed, scale, zero = call.inputs
-    weights = _blocks(w, packed, scale, zero, **call.attrs)
+    x, *parts = call.inputs
+    weights = _blocks(w, *parts, **call.attrs)
     y = w.op("MatMul", [w.cast(x, "float32"), weights], "float32", call.out.shape)
     return w.cast(y, call.out.dtype)
 
@@ -51,10 +51,7 @@ def DEQUANTIZE(  # noqa: N802
     return inputs, {"units": units, "block": block, "bits": bits}
 
 
-@translates(DEQUANTIZE)
-def _dequantize(w: OnnxWriter, call: Call) -> Item:
-    packed, scale, zero = call.inputs
-    return _blocks(w, packed, scale, zero, **call.attrs)
+translate_by(lambda w, call: _blocks(w, *call.inputs, **call.attrs), DEQUANTIZE)
 
 
 @composed(quantized.dequantize_rows, _matrix, _SINCE)

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish.export.onnx.fuse import graphs_of
 from kerasish.export.onnx.package import need_onnx
 from kerasish.export.onnx.reading.narrow import NARROW, bytes_of, widened
 from kerasish.export.onnx.reading.registry import CONSTANT_INPUTS, FIXED_WEIGHTS, READERS
@@ -406,11 +407,10 @@ def _prefix(node: Any, names: dict[str, str], prefix: str) -> None:
         for i, name in enumerate(field):
             if name:
                 field[i] = names.get(name, prefix + name)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
-            inner_names = {k: v for k, v in names.items() if k not in own}
-            for inner in graph.node:
-                _prefix(inner, inner_names, prefix)
-            for value in (*graph.input, *graph.output, *graph.initializer):
-                value.name = inner_names.get(value.name, prefix + value.name)
+    for graph in graphs_of(node):
+        own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+        inner_names = {k: v for k, v in names.items() if k not in own}
+        for inner in graph.node:
+            _prefix(inner, inner_names, prefix)
+        for value in (*graph.input, *graph.output, *graph.initializer):
+            value.name = inner_names.get(value.name, prefix + value.name)
