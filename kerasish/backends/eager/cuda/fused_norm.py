@@ -88,7 +88,7 @@ def _normalize_rule(
 
 _NORMALIZE_GRADIENT = make_op(_normalize_gradient_kernel, _normalize_again, outputs=3)
 # Layer normalization, RMS normalization without beta, group normalization with `groups`.
-NORMALIZE = make_op(_normalize_kernel, _normalize_rule, outputs=3, first_alone=True)
+_NORMALIZE = make_op(_normalize_kernel, _normalize_rule, outputs=3, shown=1)
 
 
 def _epsilon(epsilon: float | None) -> float:
@@ -109,7 +109,7 @@ def fused_layer_norm(
         return None
     if not gamma.shape == beta.shape == x.shape[-1:]:
         return None
-    return NORMALIZE, [x, gamma, beta], {"epsilon": _epsilon(epsilon), "groups": 0}
+    return _NORMALIZE, [x, gamma, beta], {"epsilon": _epsilon(epsilon), "groups": 0}
 
 
 def fused_rms_norm(
@@ -122,7 +122,7 @@ def fused_rms_norm(
     scale = as_tensor(scale)
     if not fits(x, scale) or not is_last(axis, len(x.shape)) or scale.shape != x.shape[-1:]:
         return None
-    return NORMALIZE, [x, scale], {"epsilon": _epsilon(epsilon), "groups": 0}
+    return _NORMALIZE, [x, scale], {"epsilon": _epsilon(epsilon), "groups": 0}
 
 
 def fused_group_norm(
@@ -138,7 +138,7 @@ def fused_group_norm(
         return None
     if not gamma.shape == beta.shape == x.shape[-1:]:
         return None
-    return NORMALIZE, [x, gamma, beta], {"epsilon": float(epsilon), "groups": int(groups)}
+    return _NORMALIZE, [x, gamma, beta], {"epsilon": float(epsilon), "groups": int(groups)}
 
 
 # --- moments of a batch ---------------------------------------------------------------------------
@@ -233,7 +233,7 @@ def _standardize_rule(
 
 
 _BATCH_GRADIENT = make_op(_batch_gradient_kernel, _batch_again, outputs=3)
-STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2, first_alone=True)
+_STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2, shown=1)
 
 
 def fused_standardize(
@@ -249,7 +249,7 @@ def fused_standardize(
         return None
     if any(v.shape != shape[-1:] for v in given[1:]):
         return None
-    return STANDARDIZE, given, {"epsilon": float(epsilon)}
+    return _STANDARDIZE, given, {"epsilon": float(epsilon)}
 
 
 # --- batch normalization by the batch's moments ---------------------------------------------------
@@ -272,7 +272,7 @@ def _batch_rule(
     return dx, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype), None, None
 
 
-BATCH_NORM = make_op(_batch_kernel, _batch_rule, outputs=5, first_alone=True)
+_BATCH_NORM = make_op(_batch_kernel, _batch_rule, outputs=5, shown=3)
 
 
 def fused_standardize_batch(
@@ -287,4 +287,4 @@ def fused_standardize_batch(
         return None
     if any(v.shape != x.shape[-1:] or v.dtype != "float32" for v in columns):
         return None
-    return BATCH_NORM, given, {"momentum": float(momentum), "epsilon": float(epsilon)}
+    return _BATCH_NORM, given, {"momentum": float(momentum), "epsilon": float(epsilon)}

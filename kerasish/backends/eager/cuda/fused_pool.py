@@ -70,7 +70,7 @@ MAX_POOL = make_op(
     _kernel,
     lambda g, y, x, **settings: (_GRADIENT(g[0], x, y[1], **settings),),
     outputs=2,
-    first_alone=True,
+    shown=1,
 )
 
 
