@@ -22,6 +22,7 @@ from kerasish.engine.layer.operation import any_symbolic, is_keras_tensor
 from kerasish.errors import TraceError
 from kerasish.graph.nested import Tracer
 from kerasish.ops.op import current_engine, using_engine
+from kerasish.overriding import override
 from kerasish.ranks import current_sharding
 from kerasish.tensor import Tensor
 from kerasish.typing import Array, Structure
@@ -203,14 +204,9 @@ class Folded(Layer):
 
     def _record_here(self, recorder: Recorder, item: Any) -> CallRecord:
         record = recorder.begin()
-        before = context.recorder
-        context.recorder = recorder
-        try:
-            with using_engine(recorder):
-                result = self.visit(item)
-                leaves = [recorder.value_of(x) for x in tree.flatten(result)]
-        finally:
-            context.recorder = before
+        with override(context, "recorder", recorder), using_engine(recorder):
+            result = self.visit(item)
+            leaves = [recorder.value_of(x) for x in tree.flatten(result)]
         for leaf in leaves:
             record.check_own(leaf)
         structure = tree.map_structure(lambda x: None, result) if tree.is_nested(result) else None
@@ -268,13 +264,9 @@ class Folded(Layer):
         """
         rows: list[list[Tensor]] = []
         structure: Any = None
-        before = context.recorder
         for item in structures:
-            context.recorder = Immediate(training)
-            try:
+            with override(context, "recorder", Immediate(training)):
                 structure = self.visit(item)
-            finally:
-                context.recorder = before
             rows.append([ops.convert_to_tensor(x) for x in tree.flatten(structure)])
         if not rows:
             raise ValueError(f"{self.display_name()}: expected at least one structure, got none.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from kerasish.errors import NumberAskedError, ShapeError, TraceError, at_user_li
 from kerasish.graph.abstract import infer
 from kerasish.ops.op import Engine, Op, using_engine
 from kerasish.ops.shapes import Spec
+from kerasish.overriding import override
 from kerasish.tensor import Tensor, Variable, convert, is_traced, name_scope, prepare, wrap
 from kerasish.typing import Structure
 
@@ -360,21 +362,12 @@ def _fixed(source: tuple[Variable, str]) -> Tensor:
     return variable.value if variable.dtype == dtype else ops.cast(variable, dtype)
 
 
-class outside:  # noqa: N801 (used as a statement)
-    """A `with` block in which layers and ops run as they do outside of folded functions."""
-
-    def __init__(self, training: bool | None = None) -> None:
-        self._training = training
-
-    def __enter__(self) -> None:
-        self._before = context.recorder, context.root, context.training
-        context.recorder, context.root, context.training = None, NOWHERE, self._training
-        self._engine = None
-        if self._before[0] is not None:
-            self._engine = using_engine(None)
-            self._engine.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        context.recorder, context.root, context.training = self._before
-        if self._engine is not None:
-            self._engine.__exit__(*error)
+@contextmanager
+def outside(training: bool | None = None) -> Iterator[None]:
+    """A context in which layers and ops run as they do outside of folded functions."""
+    engine = nullcontext() if context.recorder is None else using_engine(None)
+    with (
+        override(context, "recorder", None), override(context, "root", NOWHERE),
+        override(context, "training", training), engine,
+    ):  # fmt: skip
+        yield
