@@ -111,7 +111,7 @@ def _along(op: Op, inputs: Inputs, axis: Any = None, **attrs: Any) -> Any:
 # --- movement -------------------------------------------------------------------------------------
 
 
-for _name, _moving in {
+_MOVING: dict[str, Callable[..., Any]] = {
     "reshape": lambda op, i, newshape: op(i.tensors[0], newshape=(i.size, *newshape)),
     "transpose": lambda op, i, axes: op(i.tensors[0], axes=(0, *(a + 1 for a in axes))),
     "strided_slice": lambda op, i, slices: op(i.tensors[0], slices=((0, i.size, 1), *slices)),
@@ -123,7 +123,8 @@ for _name, _moving in {
     "reinterpret": lambda op, i, **attrs: op(i.tensors[0], **attrs),
     "pick_along_axis": lambda op, i, axis: op(*i.all_full(), axis=axis + 1),
     "read_at": lambda op, i: op(i.full(0), _numbered(i, i.full(1))),
-}.items():
+}
+for _name, _moving in _MOVING.items():
     _rule(_name)(_moving)
 
 

@@ -66,7 +66,7 @@ def _added(w: OnnxWriter, x: Item, indices: Item, shape: Sequence[Any]) -> Item:
     return w.op("ScatterND", inputs, shape=shape, reduction="add")
 
 
-translate_by(lambda w, call: _added(w, *call.inputs, call.out.shape), indexing.add_at)
+translate_by(lambda w, call: _added(w, call.x, call.inputs[1], call.out.shape), indexing.add_at)
 
 
 @translates(indexing.add_rows)

@@ -70,7 +70,7 @@ def _dequantize_rows(w: OnnxWriter, call: Call) -> Item:
     if group.array is not None:
         block = max(int(np.sum(group.array == group.array[:1])), 1)
         if np.array_equal(group.array, np.arange(packed.shape[0]) // block):
-            return _blocks(w, packed, scale, zero, units, block, bits)
+            return _blocks(w, packed, scale, zero, units=units, block=block, bits=bits)
     return _by_group(w, packed, scale, zero, group, units, bits)
 
 
@@ -118,7 +118,7 @@ def _unpack(w: OnnxWriter, call: Call) -> Item:
 
 
 def _blocks(
-    w: OnnxWriter, packed: Item, scale: Item, zero: Item, units: int, block: int, bits: int
+    w: OnnxWriter, packed: Item, scale: Item, zero: Item, *, units: int, block: int, bits: int
 ) -> Item:
     """Return the floats of weights (rows, units), of which `block` rows share scales."""
     rows = packed.shape[0]

@@ -70,14 +70,14 @@ _ONE: dict[str, Callable[[Any], Any]] = {
 for _kind, _f in _ONE.items():
     reads(_kind)(_each(1, _f))
 
-for _kind, _f in {
+for _kind, _of_two in {
     "Add": ops.add, "Sub": ops.subtract, "Mul": ops.multiply, "Equal": ops.equal,
     "Greater": ops.greater, "GreaterOrEqual": ops.greater_equal, "Less": ops.less,
     "LessOrEqual": ops.less_equal, "And": ops.logical_and, "Or": ops.logical_or,
     "Xor": ops.logical_xor, "BitwiseAnd": ops.bitwise_and, "BitwiseOr": ops.bitwise_or,
     "BitwiseXor": ops.bitwise_xor, "MatMul": ops.matmul,
 }.items():  # fmt: skip
-    reads(_kind)(_each(2, _f))
+    reads(_kind)(_each(2, _of_two))
 
 read_by(_each(3, ops.where), "Where")
 
