@@ -19,7 +19,7 @@ from kerasish.engine.folding.table import FoldedTable
 from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import any_symbolic, is_keras_tensor
-from kerasish.errors import TraceError
+from kerasish.errors import TraceError, add_note
 from kerasish.graph.nested import Tracer
 from kerasish.ops.op import current_engine, using_engine
 from kerasish.overriding import override
@@ -245,11 +245,7 @@ class Folded(Layer):
         where = f"structure {place}"
         if nodes:
             where += f", node {reprlib.repr(nodes[-1])} at depth {len(nodes) - 1}"
-        note = f"This happened in {self.display_name()}, {where}."
-        if hasattr(error, "add_note"):
-            error.add_note(note)
-        elif error.args and isinstance(error.args[0], str):  # Python 3.10
-            error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
+        add_note(error, f"This happened in {self.display_name()}, {where}.")
 
     # --- the reference --------------------------------------------------------------------------
 
