@@ -107,6 +107,7 @@ class ComposedOp(GraphOp):
     variadic = False
 
 
+Parts = tuple[list[Any], dict[str, Any]]  # inputs and attributes
 Composed = tuple[ComposedOp, Sequence[Any], dict[str, Any]]
 COMPOSED: dict[Any, tuple[int, Callable[..., Composed | None]]] = {}
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from kerasish.export.onnx.ops.elementwise import unary
 from kerasish.export.onnx.ops.window import channels_last, channels_second
-from kerasish.export.onnx.registry import Call, composed, translate_by, translates
+from kerasish.export.onnx.registry import Call, Parts, composed, translate_by, translates
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.basic import activation
 from kerasish.ops.basic.conversion import as_tensor, cast
@@ -21,8 +21,6 @@ from kerasish.ops.images import resizing
 from kerasish.ops.networks import normalization
 from kerasish.ops.shapes import Spec, normalize_axes, normalize_axis
 from kerasish.typing import Axis, TensorLike
-
-Parts = tuple[list[Any], dict[str, Any]]
 
 
 def _same(x: Spec, *_: Spec, **__: Any) -> Spec:

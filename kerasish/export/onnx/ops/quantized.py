@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.export.onnx import stored
-from kerasish.export.onnx.registry import Call, composed, operator, translate_by, translates
+from kerasish.export.onnx.registry import Call, Parts, composed, operator, translate_by, translates
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.networks import quantized
@@ -19,7 +19,6 @@ from kerasish.tensor import Variable
 from kerasish.typing import Array
 
 _SINCE = 21
-Parts = tuple[list[Any], dict[str, Any]]
 
 
 translate_by(operator("MatMulInteger"), quantized.integer_matmul)
