@@ -160,14 +160,11 @@ class EagerOnGPU(Eager):
     def _explain(
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception
     ) -> None:
+        what = f"{op.name}({', '.join(f'{t.dtype}{list(t.shape)}' for t in tensors)})"
         if devices.is_fault(error):
-            shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
-            said = devices.fault(f"{op.name}({shapes})", self.device, error)
-            raise DeviceError(said) from error
+            raise DeviceError(devices.fault(what, self.device, error)) from error
         if type(error).__name__ == "OutOfMemoryError":
-            shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
-            said = devices.out_of_memory(f"{op.name}({shapes})", self.device, error)
-            raise DeviceMemoryError(said) from error
+            raise DeviceMemoryError(devices.out_of_memory(what, self.device, error)) from error
         super()._explain(op, tensors, attrs, error)
 
     def _placed(self, value: Array) -> Any:
