@@ -113,20 +113,6 @@ class _Slot:
         self.number = number
 
 
-def fill(structure: Structure, values: Sequence[Any]) -> Structure:
-    """Return a structure with the values in place of its slots."""
-    if isinstance(structure, _Slot):
-        return values[structure.number]
-    if isinstance(structure, dict):
-        return {k: fill(v, values) for k, v in structure.items()}
-    if isinstance(structure, (list, tuple)):
-        parts = [fill(v, values) for v in structure]
-        if hasattr(structure, "_fields"):
-            return type(structure)(*parts)
-        return tuple(parts) if isinstance(structure, tuple) else parts
-    return structure
-
-
 class Recorder(Engine):
     """The engine, and what layers hand their calls to, while a folded function is recorded.
 
@@ -252,20 +238,21 @@ class Recorder(Engine):
                     "does not add up. Put the layer behind the folded layer."
                 )
 
-        def function(given: Sequence[Tensor]) -> list[Tensor]:
-            args, kwargs = fill(template, given) if named else (fill(template, given), {})
-            with outside(context.training):
-                result = layer(*args, **kwargs)
-            return [convert(t) for t in tree.flatten(result)]
-
         structure: list[Any] = [None]
 
         def outline(given: Sequence[Tensor]) -> list[Tensor]:
-            args, kwargs = fill(template, given) if named else (fill(template, given), {})
+            filled = tree.map_structure(
+                lambda x: given[x.number] if isinstance(x, _Slot) else x, template
+            )
+            args, kwargs = filled if named else (filled, {})
             result = layer(*args, **kwargs)
             if tree.is_nested(result):
                 structure[0] = tree.map_structure(lambda t: None, result)
             return [convert(t) for t in tree.flatten(result)]
+
+        def function(given: Sequence[Tensor]) -> list[Tensor]:
+            with outside(context.training):
+                return outline(given)
 
         specs = [Spec((None, *v.shape), v.dtype) for v in values]
         with outside(), name_scope(self.name):
