@@ -49,8 +49,8 @@ def functional_config(graph: FunctionalGraph, inputs: Any, outputs: Any) -> dict
 
     return {
         "layers": layers,
-        "input_layers": _map_points(point, inputs),
-        "output_layers": _map_points(point, outputs),
+        "input_layers": tree.map_structure(point, inputs),
+        "output_layers": tree.map_structure(point, outputs),
     }
 
 
@@ -61,15 +61,6 @@ def _first_number(operation: Operation) -> int:
     """
     functional = isinstance(operation, Layer) and operation.layer_graph is not None
     return int(functional and not operation.is_sequential)
-
-
-def _map_points(point: Any, structure: Any) -> Any:
-    if isinstance(structure, dict):
-        return {k: _map_points(point, v) for k, v in structure.items()}
-    if isinstance(structure, (list, tuple)):
-        parts = [_map_points(point, v) for v in structure]
-        return tuple(parts) if isinstance(structure, tuple) else parts
-    return point(structure)
 
 
 def _op_config(operation: OpCall, places: dict[int, dict[int, int]]) -> dict[str, Any]:
