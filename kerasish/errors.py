@@ -96,6 +96,14 @@ class FolderInUseError(RuntimeError):
 _NOT_USERS = frozenset((__name__.partition(".")[0], "numpy", "contextlib", "functools"))
 
 
+def add_note(error: BaseException, note: str) -> None:
+    """Add a line to what is shown of `error`, which stays the object that it is."""
+    if hasattr(error, "add_note"):
+        error.add_note(note)
+    elif error.args and isinstance(error.args[0], str):  # Python 3.10
+        error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
+
+
 def is_users(frame: FrameType) -> bool:
     """Return whether a frame runs the user's code, not that of kerasish or what calls back into it.
 

@@ -111,14 +111,21 @@ def _along(op: Op, inputs: Inputs, axis: Any = None, **attrs: Any) -> Any:
 # --- movement -------------------------------------------------------------------------------------
 
 
-@_rule("reshape")
-def _reshape(op: Op, inputs: Inputs, newshape: Any) -> Any:
-    return op(inputs.tensors[0], newshape=(inputs.size, *newshape))
-
-
-@_rule("transpose")
-def _transpose(op: Op, inputs: Inputs, axes: Any) -> Any:
-    return op(inputs.tensors[0], axes=(0, *(a + 1 for a in axes)))
+_MOVING: dict[str, Callable[..., Any]] = {
+    "reshape": lambda op, i, newshape: op(i.tensors[0], newshape=(i.size, *newshape)),
+    "transpose": lambda op, i, axes: op(i.tensors[0], axes=(0, *(a + 1 for a in axes))),
+    "strided_slice": lambda op, i, slices: op(i.tensors[0], slices=((0, i.size, 1), *slices)),
+    "constant_pad": lambda op, i, pad_width, value: op(
+        i.tensors[0], pad_width=((0, 0), *pad_width), value=value
+    ),
+    "concatenate": lambda op, i, axis: op(i.all_full(), axis=axis + 1),
+    "write_slice": lambda op, i, starts: op(*i.all_full(), starts=(0, *starts)),
+    "reinterpret": lambda op, i, **attrs: op(i.tensors[0], **attrs),
+    "pick_along_axis": lambda op, i, axis: op(*i.all_full(), axis=axis + 1),
+    "read_at": lambda op, i: op(i.full(0), _numbered(i, i.full(1))),
+}
+for _name, _moving in _MOVING.items():
+    _rule(_name)(_moving)
 
 
 @_rule("broadcast_to")
@@ -129,35 +136,10 @@ def _broadcast_to(op: Op, inputs: Inputs, shape: Any) -> Any:
     return op(x, shape=(inputs.size, *shape))
 
 
-@_rule("strided_slice")
-def _slice(op: Op, inputs: Inputs, slices: Any) -> Any:
-    return op(inputs.tensors[0], slices=((0, inputs.size, 1), *slices))
-
-
 @_rule("unslice")
 def _unslice(op: Op, inputs: Inputs, shape: Any, slices: Any) -> Any:
     size = inputs.size
     return op(inputs.tensors[0], shape=(size, *shape), slices=((0, size, 1), *slices))
-
-
-@_rule("constant_pad")
-def _pad(op: Op, inputs: Inputs, pad_width: Any, **attrs: Any) -> Any:
-    return op(inputs.tensors[0], pad_width=((0, 0), *pad_width), **attrs)
-
-
-@_rule("concatenate")
-def _concatenate(op: Op, inputs: Inputs, axis: int) -> Any:
-    return op(inputs.all_full(), axis=axis + 1)
-
-
-@_rule("write_slice")
-def _write_slice(op: Op, inputs: Inputs, starts: Any) -> Any:
-    return op(*inputs.all_full(), starts=(0, *starts))
-
-
-@_rule("reinterpret")
-def _reinterpret(op: Op, inputs: Inputs, **attrs: Any) -> Any:
-    return op(inputs.tensors[0], **attrs)
 
 
 # --- indexing -------------------------------------------------------------------------------------
@@ -232,11 +214,6 @@ def _add_scaled_rows(op: Op, inputs: Inputs, size: int) -> Any:
     return ops.reshape(total, (inputs.size, size, table.shape[1]))
 
 
-@_rule("pick_along_axis")
-def _pick(op: Op, inputs: Inputs, axis: int) -> Any:
-    return op(*inputs.all_full(), axis=axis + 1)
-
-
 @_rule("add_along_axis")
 def _add_along(op: Op, inputs: Inputs, shape: Any, axis: int) -> Any:
     return op(*inputs.all_full(), shape=(inputs.size, *shape), axis=axis + 1)
@@ -249,11 +226,6 @@ def _numbered(inputs: Inputs, indices: Tensor) -> Tensor:
         ops.arange(inputs.size, dtype=indices.dtype), (inputs.size, *(1,) * len(shape), 1)
     )
     return ops.concatenate([ops.broadcast_to(numbers, (inputs.size, *shape, 1)), indices], axis=-1)
-
-
-@_rule("read_at")
-def _read_at(op: Op, inputs: Inputs) -> Any:
-    return op(inputs.full(0), _numbered(inputs, inputs.full(1)))
 
 
 @_rule("add_at")

@@ -239,27 +239,24 @@ class RankWatch:
 
     def _take_messages(self) -> None:
         with self._messages:
-            self._take_each()
-
-    def _take_each(self) -> None:
-        while self._comm.iprobe(tag=_TAG):
-            status = self.group.mpi.Status()
-            kind, *rest = self._comm.recv(tag=_TAG, status=status)
-            source = status.Get_source()
-            if kind == _ENDED:
-                self._ended.add(source)
-            elif kind == _ABORTS:
-                self._aborted = True
-            elif kind == _ASKS:
-                said = (_ANSWERS, f"is {self._where()} on {self.group.host}")
-                self._sent.append(self._comm.isend(said, dest=source, tag=_TAG))
-            elif kind == _MEETS:
-                answer = (_PLACE, self._place())
-                self._sent.append(self._comm.isend(answer, dest=source, tag=_TAG))
-            elif kind == _PLACE:
-                self._compare_place(source, rest[0])
-            else:
-                self._answers[source] = rest[0]
+            while self._comm.iprobe(tag=_TAG):
+                status = self.group.mpi.Status()
+                kind, *rest = self._comm.recv(tag=_TAG, status=status)
+                source = status.Get_source()
+                if kind == _ENDED:
+                    self._ended.add(source)
+                elif kind == _ABORTS:
+                    self._aborted = True
+                elif kind == _ASKS:
+                    said = (_ANSWERS, f"is {self._where()} on {self.group.host}")
+                    self._sent.append(self._comm.isend(said, dest=source, tag=_TAG))
+                elif kind == _MEETS:
+                    answer = (_PLACE, self._place())
+                    self._sent.append(self._comm.isend(answer, dest=source, tag=_TAG))
+                elif kind == _PLACE:
+                    self._compare_place(source, rest[0])
+                else:
+                    self._answers[source] = rest[0]
 
     def _look_for_signals(self) -> None:
         try:

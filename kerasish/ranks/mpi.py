@@ -174,27 +174,28 @@ class MpiGroup(Group):
 
     def collect(self, segment: Array, size: int) -> Array:
         """Return the array that the ranks' segments make together."""
-        given = np.ascontiguousarray(segment).reshape(-1)
-        counts, starts = segments(size, self.size)
-        width, out = given.itemsize, np.empty(size, given.dtype)
-        places = ([n * width for n in counts], [n * width for n in starts])
-        kind = self.mpi.BYTE
+        given, places, kind = self._in_bytes(segment, size)
+        out = np.empty(size, given.dtype)
         with self._waiting():
             self.comm.Allgatherv([given, given.nbytes, kind], [out, places, kind])
         return out
 
     def collect_first(self, segment: Array, size: int) -> Array | None:
         """Return what `collect` returns on rank 0; None on the others, which receive nothing."""
-        given = np.ascontiguousarray(segment).reshape(-1)
-        counts, starts = segments(size, self.size)
-        width, kind = given.itemsize, self.mpi.BYTE
+        given, places, kind = self._in_bytes(segment, size)
         out = np.empty(size, given.dtype) if self.rank == 0 else None
-        places = ([n * width for n in counts], [n * width for n in starts])
         with self._waiting():
             self.comm.Gatherv(
                 [given, given.nbytes, kind], None if out is None else [out, places, kind], root=0
             )
         return out
+
+    def _in_bytes(self, segment: Array, size: int) -> tuple[Array, Any, Any]:
+        """Return (a segment, where the ranks' segments are in the whole array, MPI's bytes)."""
+        given = np.ascontiguousarray(segment).reshape(-1)
+        counts, starts = segments(size, self.size)
+        places = tuple([n * given.itemsize for n in numbers] for numbers in (counts, starts))
+        return given, places, self.mpi.BYTE
 
     def _type_of(self, dtype: Any) -> Any:
         name = _NAMES.get(np.dtype(dtype).name)

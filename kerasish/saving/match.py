@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -52,6 +52,26 @@ class LoadPlan:
             self.misfits.append(Misfit("dtype", where, variable.dtype, entry.dtype))
         else:
             self.pairs.append((variable, entry))
+
+    def pair_each(self, own: Sequence[tuple[Any, str]], entries: Mapping[str, Entry]) -> None:
+        """Plan to put arrays into a part's variables, by number.
+
+        Args:
+            own: the variables, and what messages call them.
+            entries: number -> the array.
+        """
+        rest = dict(entries)
+        for i, (variable, where) in enumerate(own):
+            entry = rest.pop(str(i), None)
+            if entry is None:
+                self.misfits.append(Misfit("missing", where, str(tuple(variable.shape)), "-"))
+            else:
+                self.pair(variable, entry, where)
+        self.extra(rest.values())
+
+    def extra(self, entries: Iterable[Entry]) -> None:
+        """Note arrays that the model has no place for."""
+        self.misfits.extend(Misfit("extra", e.where, "-", str(e.shape)) for e in entries)
 
     def run(self, skip_mismatch: bool = False) -> None:
         """Assign, unless something does not fit; on any error the model stays as it was."""
@@ -181,8 +201,7 @@ def match(parts: list[PartPath], groups: Groups, where: str, by: str | None = No
     for path, group in groups.items():
         if path in used or path.startswith("optimizer/") or path.split("/")[-1] == SEEDS:
             continue
-        for entry in group.entries.values():
-            plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+        plan.extra(group.entries.values())
     return plan
 
 
@@ -264,17 +283,9 @@ def _moved(
 
 
 def _match_plain(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> None:
-    own = variables_of(place.owner)
-    entries = dict(group.entries) if group is not None else {}
-    for i, variable in enumerate(own):
-        entry = entries.pop(str(i), None)
-        where = f"{place.group}/{i} ({variable.path})"
-        if entry is None:
-            plan.misfits.append(Misfit("missing", where, str(tuple(variable.shape)), "-"))
-        else:
-            plan.pair(variable, entry, where)
-    for entry in entries.values():
-        plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+    own = enumerate(variables_of(place.owner))
+    named = [(v, f"{place.group}/{i} ({v.path})") for i, v in own]
+    plan.pair_each(named, {} if group is None else group.entries)
 
 
 def _match_optimizer(plan: LoadPlan, place: PartPath, group: PartArrays | None) -> None:

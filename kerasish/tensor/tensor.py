@@ -7,6 +7,7 @@ the reverse pass follows.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 import weakref
 from collections.abc import Iterator, Sequence
@@ -142,10 +143,7 @@ class Tensor(BitOperators):
     @property
     def size(self) -> int:
         """The number of elements."""
-        count = 1
-        for s in self.value.shape:
-            count *= s
-        return count
+        return math.prod(self.value.shape)
 
     @property
     def device(self) -> str:

@@ -88,11 +88,11 @@ def pool(kind, g, x):
         padded = _padded(g, x, -np.inf)
         return np.max([padded[where] for _, where in _positions(g)], axis=0)
     total = np.sum([_padded(g, x)[where] for _, where in _positions(g)], axis=0)
-    return total / _counts(kind, g)
+    return total / _counts(g)
 
 
-def _counts(kind, g):
-    ones = _padded(g, np.ones(g.x_shape), 1.0 if kind == "average_with_padding" else 0.0)
+def _counts(g):
+    ones = _padded(g, np.ones(g.x_shape))
     return np.sum([ones[where] for _, where in _positions(g)], axis=0)
 
 
@@ -102,7 +102,7 @@ def pool_gradient(kind, g, x, dy):
         actual = np.argmax([padded[where] for _, where in _positions(g)], axis=0)
         parts = [np.where(actual == n, dy, 0.0) for n, _ in enumerate(_positions(g))]
     else:
-        parts = [dy / _counts(kind, g)] * len(list(_positions(g)))
+        parts = [dy / _counts(g)] * len(list(_positions(g)))
     result = np.zeros_like(_padded(g, np.zeros(g.x_shape)))
     for (_, where), part in zip(_positions(g), parts):
         result[where] += part

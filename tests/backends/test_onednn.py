@@ -217,12 +217,6 @@ def test_a_chosen_layout_of_b_is_reordered():
     close(out, a @ b)
 
 
-def test_fpmath_is_accepted_and_near():
-    a, b, out = random(64, 48), random(48, 96), np.empty((64, 96), np.float32)
-    run(onednn.matmul((64, 48), (48, 96), fpmath="bfloat16"), a=a, b=b, out=out)
-    close(out, a @ b, 1e-2)
-
-
 # ----------------------------------------------------------------------------------- convolution
 
 GEOMETRIES = {
@@ -248,68 +242,50 @@ each_geometry = pytest.mark.parametrize("g", GEOMETRIES.values(), ids=GEOMETRIES
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("weights_layout", ["any", "plain"])
 @each_geometry
-def test_convolution_is_the_references(g, weights_layout, threads):
+def test_convolution_is_the_references(g, threads):
     x, w, bias = random(*g.x_shape), random(*g.weights_shape), random(g.filters)
     y = np.full(g.y_shape, np.nan, np.float32)
-    conv = onednn.convolution(g, bias="float32", weights_layout=weights_layout, threads=threads)
+    conv = onednn.convolution(g, bias="float32", threads=threads)
     weights = moved(w, onednn.plain_weights(g), conv.arguments["weights"])
     run(conv, x=x, weights=weights, bias=bias, y=y)
     close(y, reference.forward(g, x, w) + bias)
 
 
-@pytest.mark.parametrize("weights_layout", ["any", "plain"])
 @each_geometry
-def test_data_gradient_is_the_references(g, weights_layout):
+def test_data_gradient_is_the_references(g):
     dy, w = random(*g.y_shape), random(*g.weights_shape)
     dx = np.full(g.x_shape, np.nan, np.float32)
-    conv = onednn.convolution_data_gradient(g, weights_layout=weights_layout)
+    conv = onednn.convolution_data_gradient(g)
     weights = moved(w, onednn.plain_weights(g), conv.arguments["weights"])
     run(conv, dy=dy, weights=weights, dx=dx)
     close(dx, reference.data_gradient(g, dy, w))
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("weights_layout", ["any", "plain"])
 @each_geometry
-def test_weights_gradient_is_the_references(g, weights_layout, threads):
+def test_weights_gradient_is_the_references(g, threads):
     x, dy = random(*g.x_shape), random(*g.y_shape)
-    dbias = np.full(g.filters, np.nan, np.float32)
-    conv = onednn.convolution_weights_gradient(
-        g, bias="float32", weights_layout=weights_layout, threads=threads
-    )
+    conv = onednn.convolution_weights_gradient(g, threads=threads)
     chosen, plain = conv.arguments["dweights"], onednn.plain_weights(g)
     blocked = np.zeros(chosen.nbytes, np.uint8)
-    run(conv, x=x, dy=dy, dweights=blocked, dbias=dbias)
+    run(conv, x=x, dy=dy, dweights=blocked)
     dw = np.empty(g.weights_shape, np.float32)
     if chosen == plain:
         dw = blocked.view(np.float32).reshape(g.weights_shape)
     else:
         run(onednn.reorder(chosen, plain), source=blocked, destination=dw)
     close(dw, reference.weights_gradient(g, x, dy))
-    close(dbias, dy.reshape(-1, g.filters).sum(0, dtype=np.float64))
 
 
-@pytest.mark.parametrize("data_layout", ["plain", "any"])
-def test_residual_and_relu_after_a_convolution(data_layout):
+def test_residual_and_relu_after_a_convolution():
     g = GEOMETRIES["wide"]
     x, w, residual = random(*g.x_shape), random(*g.weights_shape), random(*g.y_shape)
-    conv = onednn.convolution(
-        g, post=[("add", g.y_shape), ("relu",)], data_layout=data_layout, training=False
-    )
-    plain_x = onednn.channels_last(g.x_shape, "float32")
-    plain_y = onednn.channels_last(g.y_shape, "float32")
-    y = np.zeros(conv.arguments["y"].nbytes, np.uint8)
-    run(
-        conv,
-        x=moved(x, plain_x, conv.arguments["x"]),
-        weights=moved(w, onednn.plain_weights(g), conv.arguments["weights"]),
-        post0=residual,
-        y=y,
-    )
-    got = moved(y, conv.arguments["y"], plain_y).view(np.float32).reshape(g.y_shape)
-    close(got, np.maximum(reference.forward(g, x, w) + residual, 0))
+    conv = onednn.convolution(g, post=[("add", g.y_shape), ("relu",)])
+    weights = moved(w, onednn.plain_weights(g), conv.arguments["weights"])
+    y = np.zeros(g.y_shape, np.float32)
+    run(conv, x=x, weights=weights, post0=residual, y=y)
+    close(y, np.maximum(reference.forward(g, x, w) + residual, 0))
 
 
 def test_sum_after_a_convolution():
@@ -352,7 +328,7 @@ POOLS = {
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-@pytest.mark.parametrize("kind", ["max", "average", "average_with_padding"])
+@pytest.mark.parametrize("kind", ["max", "average"])
 @pytest.mark.parametrize("g", POOLS.values(), ids=POOLS)
 def test_pooling_and_its_gradient(kind, g, threads):
     x, dy = random(*g.x_shape), random(*g.y_shape)
@@ -380,7 +356,7 @@ def test_inference_needs_no_workspace():
 # --------------------------------------------------------------------------------------- reorder
 
 
-def test_reorder_transposes_converts_and_accumulates():
+def test_reorder_transposes_and_converts():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     x = random(6, 7)
     source = onednn.strided((6, 7), (7, 1), "float32")
@@ -395,9 +371,6 @@ def test_reorder_transposes_converts_and_accumulates():
     wide = onednn.strided((6, 7), (7, 1), "bfloat16")
     run(onednn.reorder(source, wide), source=x, destination=narrow)
     np.testing.assert_array_equal(narrow, x.astype(ml_dtypes.bfloat16))
-    total = np.ones((6, 7), np.float32)
-    run(onednn.reorder(source, source, accumulate=True), source=x, destination=total)
-    close(total, x + 1)
 
 
 # ------------------------------------------------------------------------- what must be refused
@@ -420,14 +393,13 @@ def test_reorder_transposes_converts_and_accumulates():
         (lambda: onednn.matmul((2, 3), (3, 5), post=[("add", (3, 5))]), "does not broadcast"),
         (lambda: onednn.matmul((2, 3), (3, 5), post=[("add",)]), "needs the shape"),
         (lambda: onednn.matmul((2, 3), (3, 5), b_layout="best"), "'plain' or 'any'"),
-        (lambda: onednn.matmul((2, 3), (3, 5), fpmath="fast"), "fpmath must be"),
         (lambda: onednn.matmul((2, 3), (3, 5), threads=0), "1 or more"),
         (lambda: Geometry((1, 2, 2, 3), 4, (3, 3)), "larger than the padded input"),
         (lambda: Geometry((1, 5, 5, 3), 4, (3, 3), groups=2), "do not split"),
         (lambda: Geometry((1, 5, 5, 3), 4, (3,)), "need 2 entries"),
         (lambda: Geometry((1, 5, 5, 3), 4, (3, 3), (0, 1)), "integers of 1 or more"),
         (lambda: onednn.convolution(GEOMETRIES["same"], dtype="float99"), "expected a dtype"),
-        (lambda: onednn.convolution(GEOMETRIES["same"], weights_layout="x"), "'plain' or 'any'"),
+        (lambda: onednn.matmul((2, 3), (3, 5), b_layout="x"), "'plain' or 'any'"),
         (lambda: onednn.pool_forward("min", POOLS["2x2"]), "kind must be"),
         (lambda: onednn.pool_forward("max", GEOMETRIES["same"]), "pooling_geometry"),
         (

@@ -91,7 +91,7 @@ def test_a_save_that_misses_a_variable_leaves_the_old_file(
     with monkeypatch.context() as patch:
         if name == "old.h5":
             inner = model.layers[0].layers[0]
-            patch.setattr("kerasish.saving.formats.legacy._legacy_order", without(inner.kernel))
+            patch.setattr("kerasish.saving.formats.legacy._trainable_first", without(inner.kernel))
         else:
             result = places
             patch.setattr(weights, "places", lambda m: [p for p in result(m) if p.path != lost])
@@ -102,7 +102,7 @@ def test_a_save_that_misses_a_variable_leaves_the_old_file(
 
 
 def without(variable: Any) -> Any:
-    return lambda layer: [v for v in layer.weights if v is not variable]
+    return lambda variables: [v for v in variables if v is not variable]
 
 
 class Doubled(keras.Model):

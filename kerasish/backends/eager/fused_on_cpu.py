@@ -73,5 +73,5 @@ def fused_call(function: Callable[..., Any], args: Any, kwargs: dict[str, Any]) 
 
 def results_of(call: Call, result: Any) -> Any:
     """Return the results of the op that the function returns."""
-    count = _named("cuda.fused_functions:FIRST_RESULTS").get(call[0])
-    return result if count is None else result[0] if count == 1 else result[:count]
+    shown = call[0].shown
+    return result[0] if shown == 1 else result[:shown] if shown else result

@@ -14,7 +14,7 @@ from kerasish import devices, tree
 from kerasish.backends.backend import CompiledStep
 from kerasish.backends.eager.cuda import KERNELS
 from kerasish.backends.eager.cuda.fused import Result
-from kerasish.backends.eager.cuda.fused_functions import FIRST_RESULTS, FUSED_FUNCTIONS
+from kerasish.backends.eager.cuda.fused_functions import FUSED_FUNCTIONS
 from kerasish.backends.eager.cuda.update import update_by_formula
 from kerasish.backends.eager.engine import Eager
 from kerasish.backends.eager.feeding import Feeder
@@ -137,8 +137,7 @@ class EagerOnGPU(Eager):
             return call.value
         op, inputs, attrs = call
         result = self.apply(op, inputs, attrs)
-        count = FIRST_RESULTS.get(op)
-        return result if count is None else result[0] if count == 1 else result[:count]
+        return result[0] if op.shown == 1 else result[: op.shown] if op.shown else result
 
     def fused_update(
         self,
@@ -161,14 +160,11 @@ class EagerOnGPU(Eager):
     def _explain(
         self, op: Op, tensors: Sequence[Tensor], attrs: dict[str, Any], error: Exception
     ) -> None:
+        what = f"{op.name}({', '.join(f'{t.dtype}{list(t.shape)}' for t in tensors)})"
         if devices.is_fault(error):
-            shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
-            said = devices.fault(f"{op.name}({shapes})", self.device, error)
-            raise DeviceError(said) from error
+            raise DeviceError(devices.fault(what, self.device, error)) from error
         if type(error).__name__ == "OutOfMemoryError":
-            shapes = ", ".join(f"{t.dtype}{list(t.shape)}" for t in tensors)
-            said = devices.out_of_memory(f"{op.name}({shapes})", self.device, error)
-            raise DeviceMemoryError(said) from error
+            raise DeviceMemoryError(devices.out_of_memory(what, self.device, error)) from error
         super()._explain(op, tensors, attrs, error)
 
     def _placed(self, value: Array) -> Any:

@@ -145,22 +145,8 @@ def through_relu(g: Array, y: Array) -> Array:
 # --- sums -----------------------------------------------------------------------------------------
 
 
-def _column_sum(k: LoopBuilder) -> None:
-    k.output(k.op("column_sum", k.input("float32")))
-
-
-def _row_sum(k: LoopBuilder) -> None:
-    k.output(k.op("row_sum", k.input("float32")))
-
-
-def _row_max(k: LoopBuilder) -> None:
-    k.output(k.op("row_max", k.input("float32")))
-
-
 _COLUMN_SUM, _ROW_SUM, _ROW_MAX = (
-    CompiledLoop(_column_sum),
-    CompiledLoop(_row_sum),
-    CompiledLoop(_row_max),
+    _loop(name, "element") for name in ("column_sum", "row_sum", "row_max")
 )
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from kerasish.backends.eager.numpy_conv import _chunks
 from kerasish.ops.basic.pool import shares
 from kerasish.typing import Array
 
@@ -61,11 +62,6 @@ def _reduce(
     return x
 
 
-def _chunked(n: int, bytes_each: int) -> Iterator[slice]:
-    step = max(1, CACHE_BYTES // max(bytes_each, 1))
-    return (slice(i, min(i + step, n)) for i in range(0, n, step))
-
-
 def pool_max(
     x: Array, *, size: Sequence[int], strides: Sequence[int], padding: Sequence[Any]
 ) -> Array:
@@ -111,7 +107,7 @@ def pool_max_gradient(
     # Bits times a mask: g * False would turn an infinite g into NaN.
     bits = np.dtype(f"i{g.itemsize}")
     apart = all(w <= s for w, s in zip(size, strides))
-    for part in _chunked(x.shape[0], x[:1].nbytes):
+    for part in _chunks(x.shape[0], x[:1].nbytes, CACHE_BYTES):
         data, arriving, result = x[part], g[part].view(bits), out[part]
         best = pool_max(data, size=size, strides=strides, padding=padding)
         free, nan = np.ones(best.shape, bool), _has_nan(best)

@@ -5,7 +5,8 @@ oneDNN's maximum drops NaN and -inf, so it is used only for finite numbers.
 
 from __future__ import annotations
 
-from functools import lru_cache
+from collections.abc import Callable
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -27,36 +28,37 @@ LEAST = 1 << 17  # elements, below which NumPy computes the largest of each wind
 
 
 @lru_cache(maxsize=1024)
-def _result_shape(x: Shape, size: Shape, strides: Shape, padding: Any) -> Shape:
+def result_shape(x: Shape, size: Shape, strides: Shape, padding: Any) -> Shape:
     """Return the shape of a pooling's result for data of the shape x."""
     return onednn.pooling_geometry(x, size, strides, padding).y_shape
 
 
-def geometry_of(x: Shape, settings: dict[str, Any]) -> onednn.Geometry:
-    """Return the sizes of a pooling of data of the shape x."""
-    return onednn.pooling_geometry(x, settings["size"], settings["strides"], settings["padding"])
-
-
-def _find(
+def find_runner(
     what: str, x: Shape, settings: dict[str, Any], y: Shape | None = None
 ) -> PrimitiveRunner | None:
     """Return the runner for a pooling from the shape x to y (None: computed from x)."""
     place = (settings["size"], settings["strides"], settings["padding"])
 
     def make() -> PrimitiveRunner | None:
-        geometry = geometry_of(x, settings)
+        geometry = onednn.pooling_geometry(x, *place)
         return _runner(what, geometry) if y in (None, geometry.y_shape) else None
 
     return find((what, x, y, *place), make)
 
 
+# Those that one primitive computes. The latter two keep, and read, the places of the maxima.
+_MAKERS: dict[str, Callable[[onednn.Geometry], onednn.Primitive]] = {
+    "pool_max": partial(onednn.pool_forward, "max"),
+    "pool_average": partial(onednn.pool_forward, "average"),
+    "pool_average_gradient": partial(onednn.pool_backward, "average"),
+    "max_and_places": partial(onednn.pool_forward, "max", training=True),
+    "gradient_at_places": partial(onednn.pool_backward, "max"),
+}
+
+
 def _runner(what: str, geometry: onednn.Geometry) -> PrimitiveRunner:
-    if what == "pool_max":
-        return PrimitiveRunner([PrimitiveStep(onednn.pool_forward("max", geometry))], {})
-    if what == "pool_average":
-        return PrimitiveRunner([PrimitiveStep(onednn.pool_forward("average", geometry))], {})
-    if what == "pool_average_gradient":
-        return PrimitiveRunner([PrimitiveStep(onednn.pool_backward("average", geometry))], {})
+    if what in _MAKERS:
+        return PrimitiveRunner([PrimitiveStep(_MAKERS[what](geometry))], {})
     # The gradient needs the places of the maxima, which the forward pass did not keep.
     forward = onednn.pool_forward("max", geometry, training=True)
     backward = onednn.pool_backward("max", geometry)
@@ -73,10 +75,10 @@ def pool_max(x: Array, **settings: Any) -> Array:
     """Return the largest element of each window."""
     runner = None
     if x.size >= LEAST and _is_single(x) and is_finite(x):
-        runner = _find("pool_max", x.shape, settings)
+        runner = find_runner("pool_max", x.shape, settings)
     if runner is None:
         return _NUMPY["pool_max"](x, **settings)
-    y = empty(_result_shape(x.shape, **settings), FLOAT)
+    y = empty(result_shape(x.shape, **settings), FLOAT)
     runner.run(x=np.ascontiguousarray(x), y=y)
     return y
 
@@ -85,7 +87,7 @@ def pool_max_gradient(g: Array, x: Array, **settings: Any) -> Array:
     """Add each window's g at its first largest element."""
     runner = None
     if _is_single(g, x) and is_finite(x):
-        runner = _find("pool_max_gradient", x.shape, settings, g.shape)
+        runner = find_runner("pool_max_gradient", x.shape, settings, g.shape)
     if runner is None:
         return _NUMPY["pool_max_gradient"](g, x, **settings)
     dx = empty(x.shape, FLOAT)
@@ -95,10 +97,10 @@ def pool_max_gradient(g: Array, x: Array, **settings: Any) -> Array:
 
 def pool_average(x: Array, **settings: Any) -> Array:
     """Return the mean of each window's places inside x."""
-    runner = _find("pool_average", x.shape, settings) if _is_single(x) else None
+    runner = find_runner("pool_average", x.shape, settings) if _is_single(x) else None
     if runner is None:
         return _NUMPY["pool_average"](x, **settings)
-    y = empty(_result_shape(x.shape, **settings), FLOAT)
+    y = empty(result_shape(x.shape, **settings), FLOAT)
     runner.run(x=np.ascontiguousarray(x), y=y)
     return y
 
@@ -108,7 +110,7 @@ def pool_average_gradient(g: Array, *, sizes: Shape, **settings: Any) -> Array:
     shape = (len(g), *sizes, g.shape[-1])
     runner = None
     if _is_single(g):
-        runner = _find("pool_average_gradient", shape, settings, g.shape)
+        runner = find_runner("pool_average_gradient", shape, settings, g.shape)
     if runner is None:
         return _NUMPY["pool_average_gradient"](g, sizes=sizes, **settings)
     dx = empty(shape, FLOAT)

@@ -3,16 +3,15 @@
 Creation (milliseconds the first time, then cached by sizes; thread-safe):
 
     matmul(a_shape, b_shape, *, a_strides, b_strides, out_strides, transpose_a, transpose_b, dtype,
-           out_dtype, bias, post, b_layout, fpmath, threads)              "a" "b" "bias" "out"
+           out_dtype, bias, post, b_layout, threads)                      "a" "b" "bias" "out"
     Geometry(x_shape, filters, kernel, strides, dilations, padding, groups)
-    convolution(geometry, *, dtype, out_dtype, bias, post, weights_layout, data_layout, training,
-                fpmath, threads)                                          "x" "weights" "bias" "y"
-    convolution_data_gradient(geometry, ...)                              "dy" "weights" "dx"
-    convolution_weights_gradient(geometry, *, bias, ...)                 "x" "dy" "dweights" "dbias"
-    pooling_geometry(x_shape, window, strides, padding, dilations)
+    convolution(geometry, *, dtype, bias, post, threads)                  "x" "weights" "bias" "y"
+    convolution_data_gradient(geometry, *, dtype, threads)                "dy" "weights" "dx"
+    convolution_weights_gradient(geometry, *, dtype, threads)             "x" "dy" "dweights"
+    pooling_geometry(x_shape, window, strides, padding)
     pool_forward(kind, geometry, *, dtype, training, threads)             "x" "y" "workspace"
     pool_backward(kind, geometry, *, dtype, threads)                      "dy" "dx" "workspace"
-    reorder(source, destination, *, accumulate, threads)                  "source" "destination"
+    reorder(source, destination)                                          "source" "destination"
 
 Each returns a Primitive: `arguments` {name: Layout}, `required` {name: Layout} of those whose
 layout the primitive chose, `scratchpad_bytes`, `workspace`, `implementation`, `is_reference`,
@@ -27,7 +26,7 @@ Layouts: `strided(dims, strides, dtype)`, `channels_last(shape, dtype)`, `vector
 `plain_weights(geometry, dtype)`; if `a == b`, no reorder is needed. A chosen layout
 of weights, step by step:
 
-    forward = convolution(g)                                  # weights_layout="any" by default
+    forward = convolution(g)
     plain, chosen = plain_weights(g), forward.arguments["weights"]
     if chosen != plain:
         to_chosen = reorder(plain, chosen)                    # a buffer of chosen.nbytes between

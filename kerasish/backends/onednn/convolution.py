@@ -2,12 +2,13 @@
 
 Arrays outside are Keras's: x (n, *space, c), weights (*kernel, c / groups, filters), y (n, *space,
 filters). Depthwise weights (*kernel, c, multiplier) are the same bytes as groups = c, filters =
-c * multiplier. With `weights_layout="any"`, which the fast kernels need, "weights" (or "dweights")
-is in `primitive.required` and reordered from (to) `plain_weights(...)`.
+c * multiplier. The fast kernels choose the layout of weights: "weights" (or "dweights") is in
+`primitive.required` and reordered from (to) `plain_weights(...)`.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -19,20 +20,18 @@ from kerasish.backends.onednn.layout import (
     channels_last,
     check_dtype,
     check_sizes,
-    chosen_layout,
     contiguous_strides,
     open_layout,
     strided,
     vector,
 )
-from kerasish.backends.onednn.matmul import GRAIN, post_arguments
+from kerasish.backends.onednn.matmul import GRAIN, handles, post_arguments
 from kerasish.backends.onednn.primitive import (
+    Arguments,
     PostOps,
     Primitive,
     choose_threads,
-    drop_attributes,
     make,
-    make_attributes,
     post_operations,
 )
 
@@ -116,10 +115,7 @@ class Geometry:
     @property
     def flops(self) -> float:
         """Multiplications and additions of the forward pass, and of either gradient."""
-        product = 2.0
-        for size in (*self.y_shape, *self.weights_shape[:-1]):
-            product *= size
-        return product
+        return 2.0 * math.prod((*self.y_shape, *self.weights_shape[:-1]))
 
     def _steps(self) -> tuple[Any, ...]:
         """Return strides, dilations (0: dense) and paddings as oneDNN's arguments."""
@@ -139,13 +135,9 @@ def plain_weights(geometry: Geometry, dtype: str = "float32") -> Layout:
     return strided(dims, (each * filter_step, filter_step, input_step, *steps), dtype)
 
 
-def _weights(geometry: Geometry, dtype: str, choice: str, about: str) -> Layout:
-    plain = plain_weights(geometry, dtype)
-    return chosen_layout(plain, dtype, choice, f"{about}: weights_layout")
-
-
-def _data(shape: Ints, dtype: str, choice: str, about: str) -> Layout:
-    return chosen_layout(channels_last(shape, dtype), dtype, choice, f"{about}: data_layout")
+def _weights(geometry: Geometry, dtype: str) -> Layout:
+    """Return the layout of weights, which the primitive chooses."""
+    return open_layout(plain_weights(geometry, dtype).dims, dtype)
 
 
 def _about(what: str, geometry: Geometry, dtype: str) -> str:
@@ -160,13 +152,8 @@ def convolution(
     geometry: Geometry,
     *,
     dtype: str = "float32",
-    out_dtype: str | None = None,
     bias: str | None = None,
     post: PostOps = (),
-    weights_layout: str = "any",
-    data_layout: str = "plain",
-    training: bool = True,
-    fpmath: str = "strict",
     threads: int | None = None,
 ) -> Primitive:
     """Return the primitive y = post(x * weights + bias).
@@ -175,13 +162,10 @@ def convolution(
 
     Args:
         geometry: sizes, see Geometry.
-        dtype: of x and weights; out_dtype: of y, None for the same.
+        dtype: of x, weights and y.
         bias: None, or the dtype of a bias of `filters` elements.
         post: as for `matmul`; shapes of operands are in the order of y, (n, *space, filters).
-        weights_layout: "any" (fast; see `required["weights"]`) or "plain".
-        data_layout: "plain" (n, *space, c), or "any": x and y in `required` too.
-        training: whether gradients follow (oneDNN's propagation kind).
-        fpmath, threads: as for `matmul`.
+        threads: as for `matmul`.
 
     Raises:
         ValueError, Unsupported: as for `matmul`.
@@ -189,46 +173,28 @@ def convolution(
     Source: Dumoulin & Visin, A guide to convolution arithmetic, 2016.
     """
     about = _about("convolution", geometry, dtype)
-    out_dtype = dtype if out_dtype is None else out_dtype
     rank = len(geometry.x_shape)
     operations = post_operations(post, geometry.y_shape, (0, rank - 1, *range(1, rank - 1)), about)
-    for each in (dtype, out_dtype, bias or dtype):
+    for each in (dtype, bias or dtype):
         check_dtype(each, about)
-    kind = lib.FORWARD_TRAINING if training else lib.FORWARD_INFERENCE
     arguments = {
-        "x": (lib.ARG_SRC, _data(geometry.x_shape, dtype, data_layout, about)),
-        "weights": (lib.ARG_WEIGHTS, _weights(geometry, dtype, weights_layout, about)),
-        "y": (lib.ARG_DST, _data(geometry.y_shape, out_dtype, data_layout, about)),
+        "x": (lib.ARG_SRC, channels_last(geometry.x_shape, dtype)),
+        "weights": (lib.ARG_WEIGHTS, _weights(geometry, dtype)),
+        "y": (lib.ARG_DST, channels_last(geometry.y_shape, dtype)),
         **post_arguments(operations),
     }
     if bias:
         arguments["bias"] = (lib.ARG_BIAS, vector(geometry.filters, bias))
 
     def describe(attributes: int) -> int:
-        return lib.create(
-            "convolution_forward_primitive_desc_create",
-            lib.engine(),
-            kind,
-            lib.CONVOLUTION_DIRECT,
-            *_handles(arguments, "x", "weights", "bias", "y"),
-            *geometry._steps(),
-            attributes,
-            about=about,
-        )
+        given = handles(arguments, "x", "weights", "bias", "y")
+        return _forward(geometry, given, attributes, about)
 
-    key = ("convolution", geometry, kind, operations, fpmath)
-    return _make(key, about, geometry, arguments, describe, operations, fpmath, threads)
+    return _make("convolution", geometry, about, arguments, describe, threads, operations)
 
 
 def convolution_data_gradient(
-    geometry: Geometry,
-    *,
-    dtype: str = "float32",
-    out_dtype: str | None = None,
-    weights_layout: str = "any",
-    data_layout: str = "plain",
-    fpmath: str = "strict",
-    threads: int | None = None,
+    geometry: Geometry, *, dtype: str = "float32", threads: int | None = None
 ) -> Primitive:
     """Return the primitive dx = gradient of the convolution with respect to x.
 
@@ -238,129 +204,80 @@ def convolution_data_gradient(
     (*kernel, filters, c), `geometry` is that of the convolution from ITS output (x_shape = its
     output's shape, `filters` = its input's channels); its input is "dy", its output "dx".
 
-    Args and Raises: as for `convolution`; `dtype` is that of dy and weights, `out_dtype` of dx.
+    Args and Raises: as for `convolution`.
     """
     about = _about("convolution's data gradient", geometry, dtype)
-    out_dtype = dtype if out_dtype is None else out_dtype
-    for each in (dtype, out_dtype):
-        check_dtype(each, about)
+    check_dtype(dtype, about)
     arguments = {
-        "dy": (lib.ARG_DIFF_DST, _data(geometry.y_shape, dtype, data_layout, about)),
-        "weights": (lib.ARG_WEIGHTS, _weights(geometry, dtype, weights_layout, about)),
-        "dx": (lib.ARG_DIFF_SRC, _data(geometry.x_shape, out_dtype, data_layout, about)),
+        "dy": (lib.ARG_DIFF_DST, channels_last(geometry.y_shape, dtype)),
+        "weights": (lib.ARG_WEIGHTS, _weights(geometry, dtype)),
+        "dx": (lib.ARG_DIFF_SRC, channels_last(geometry.x_shape, dtype)),
     }
 
     def describe(attributes: int) -> int:
-        hint = _forward_hint(geometry, dtype, arguments["weights"][1], about, fpmath)
-        handles = _handles(arguments, "dx", "weights", "dy")
-        return _create_backward("data", handles, geometry, hint, attributes, about)
+        given = handles(arguments, "dx", "weights", "dy")
+        return _backward("data", geometry, dtype, given, attributes, about)
 
-    key = ("convolution_data_gradient", geometry, fpmath)
-    return _make(key, about, geometry, arguments, describe, (), fpmath, threads)
+    return _make("convolution_data_gradient", geometry, about, arguments, describe, threads)
 
 
 def convolution_weights_gradient(
-    geometry: Geometry,
-    *,
-    dtype: str = "float32",
-    out_dtype: str | None = None,
-    bias: str | None = None,
-    weights_layout: str = "any",
-    data_layout: str = "plain",
-    fpmath: str = "strict",
-    threads: int | None = None,
+    geometry: Geometry, *, dtype: str = "float32", threads: int | None = None
 ) -> Primitive:
-    """Return the primitive (dweights, dbias) = gradients of the convolution.
+    """Return the primitive dweights = gradient of the convolution with respect to weights.
 
-    Arguments of the primitive: "x", "dy", "dweights", "dbias" (with `bias`), "scratchpad".
+    Arguments of the primitive: "x", "dy", "dweights", "scratchpad".
 
-    Args and Raises: as for `convolution`; `dtype` is that of x and dy, `out_dtype` of dweights
-    (None: the same), `bias` None or the dtype of dbias.
+    Args and Raises: as for `convolution`.
     """
     about = _about("convolution's weights gradient", geometry, dtype)
-    out_dtype = dtype if out_dtype is None else out_dtype
-    for each in (dtype, out_dtype, bias or dtype):
-        check_dtype(each, about)
+    check_dtype(dtype, about)
     arguments = {
-        "x": (lib.ARG_SRC, _data(geometry.x_shape, dtype, data_layout, about)),
-        "dy": (lib.ARG_DIFF_DST, _data(geometry.y_shape, dtype, data_layout, about)),
-        "dweights": (lib.ARG_DIFF_WEIGHTS, _weights(geometry, out_dtype, weights_layout, about)),
+        "x": (lib.ARG_SRC, channels_last(geometry.x_shape, dtype)),
+        "dy": (lib.ARG_DIFF_DST, channels_last(geometry.y_shape, dtype)),
+        "dweights": (lib.ARG_DIFF_WEIGHTS, _weights(geometry, dtype)),
     }
-    if bias:
-        arguments["dbias"] = (lib.ARG_DIFF_BIAS, vector(geometry.filters, bias))
 
     def describe(attributes: int) -> int:
-        forward = open_layout(plain_weights(geometry, dtype).dims, dtype)
-        hint = _forward_hint(geometry, dtype, forward, about, fpmath)
-        handles = _handles(arguments, "x", "dweights", "dbias", "dy")
-        return _create_backward("weights", handles, geometry, hint, attributes, about)
+        given = handles(arguments, "x", "dweights", "dbias", "dy")
+        return _backward("weights", geometry, dtype, given, attributes, about)
 
-    key = ("convolution_weights_gradient", geometry, fpmath)
-    return _make(key, about, geometry, arguments, describe, (), fpmath, threads)
+    return _make("convolution_weights_gradient", geometry, about, arguments, describe, threads)
 
 
-def _create_backward(
-    of: str, handles: list[int | None], geometry: Geometry, hint: int, attributes: int, about: str
+def _forward(geometry: Geometry, given: list[int | None], attributes: int, about: str) -> int:
+    """Return a new descriptor of the convolution of x by weights and bias into y."""
+    return lib.create(
+        "convolution_forward_primitive_desc_create", lib.engine(), lib.FORWARD_TRAINING,
+        lib.CONVOLUTION_DIRECT, *given, *geometry._steps(), attributes, about=about,
+    )  # fmt: skip
+
+
+def _backward(
+    of: str, geometry: Geometry, dtype: str, given: list[int | None], attributes: int, about: str
 ) -> int:
-    """Return a new descriptor of a gradient; `hint`, that of the forward pass, is destroyed."""
+    """Return a new descriptor of a gradient; oneDNN needs that of the forward pass for it."""
+    x, y = (channels_last(shape, dtype) for shape in (geometry.x_shape, geometry.y_shape))
+    weights = _weights(geometry, dtype)
+    hint = _forward(geometry, [x.handle, weights.handle, None, y.handle], attributes, about)
     try:
         return lib.create(
             f"convolution_backward_{of}_primitive_desc_create", lib.engine(),
-            lib.CONVOLUTION_DIRECT, *handles, *geometry._steps(), hint, attributes, about=about,
+            lib.CONVOLUTION_DIRECT, *given, *geometry._steps(), hint, attributes, about=about,
         )  # fmt: skip
     finally:
         lib.call("primitive_desc_destroy", hint)
 
 
-def _handles(arguments: dict[str, tuple[int, Layout]], *names: str) -> list[int | None]:
-    return [arguments[name][1].handle if name in arguments else None for name in names]
-
-
-def _forward_hint(geometry: Geometry, dtype: str, weights: Layout, about: str, fpmath: str) -> int:
-    """Return a new descriptor of the forward pass, which oneDNN needs for the backward ones."""
-    attributes = make_attributes((), fpmath, about)
-    x, y = (channels_last(shape, dtype) for shape in (geometry.x_shape, geometry.y_shape))
-    try:
-        return lib.create(
-            "convolution_forward_primitive_desc_create",
-            lib.engine(),
-            lib.FORWARD_TRAINING,
-            lib.CONVOLUTION_DIRECT,
-            x.handle,
-            weights.handle,
-            None,
-            y.handle,
-            *geometry._steps(),
-            attributes,
-            about=about,
-        )
-    finally:
-        drop_attributes(attributes)
-
-
 def _make(
-    key: tuple[Any, ...],
-    about: str,
+    name: str,
     geometry: Geometry,
-    arguments: dict[str, tuple[int, Layout]],
+    about: str,
+    arguments: Arguments,
     describe: Callable[[int], int],
-    operations: tuple[Any, ...],
-    fpmath: str,
     threads: int | None,
+    operations: tuple[Any, ...] = (),
 ) -> Primitive:
-    if fpmath not in lib.FPMATH:
-        raise ValueError(f"{about}: fpmath must be one of {sorted(lib.FPMATH)}, got {fpmath!r}.")
     count = choose_threads(threads, geometry.flops, GRAIN)
-
-    def create() -> Primitive:
-        attributes = make_attributes(operations, fpmath, about)
-        try:
-            descriptor = describe(attributes)
-        finally:
-            drop_attributes(attributes)
-        result = Primitive(about, descriptor, arguments, count)
-        result.flops = geometry.flops
-        return result
-
-    layouts = tuple((name, layout.key) for name, (_, layout) in arguments.items())
-    return make((*key, layouts), count, create)
+    key = (name, geometry)
+    return make(key, about, count, arguments, describe, operations, geometry.flops)

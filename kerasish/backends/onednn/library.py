@@ -23,7 +23,6 @@ MAX_DIMENSIONS = 12
 
 DTYPES = {"float16": 1, "bfloat16": 2, "float32": 3, "int32": 4, "int8": 5, "uint8": 6}
 ITEM_BYTES = {"float16": 2, "bfloat16": 2, "float32": 4, "int32": 4, "int8": 1, "uint8": 1}
-FPMATH = {"strict": 0, "bfloat16": 1, "float16": 2, "any": 3}
 
 ELTWISE = {
     "relu": 0x20, "tanh": 0x21, "elu": 0x22, "square": 0x23, "abs": 0x24, "sqrt": 0x25,
@@ -37,7 +36,7 @@ BINARY = {
 
 FORWARD_TRAINING, FORWARD_INFERENCE = 64, 96
 CONVOLUTION_DIRECT = 1
-POOLING_MAX, POOLING_AVERAGE_ALL, POOLING_AVERAGE_VALID = 0x1FF, 0x2FF, 0x3FF
+POOLING_MAX, POOLING_AVERAGE = 0x1FF, 0x3FF  # an average without the padding
 
 # Queries of primitive descriptors.
 QUERY_IMPLEMENTATION, QUERY_STRIDES = 8, 14
@@ -48,7 +47,7 @@ FORMAT_BLOCKED = 2
 
 ARG_SRC, ARG_DST, ARG_WEIGHTS, ARG_BIAS = 1, 17, 33, 41
 ARG_WORKSPACE, ARG_SCRATCHPAD = 64, 80
-ARG_DIFF_SRC, ARG_DIFF_DST, ARG_DIFF_WEIGHTS, ARG_DIFF_BIAS = 129, 145, 161, 169
+ARG_DIFF_SRC, ARG_DIFF_DST, ARG_DIFF_WEIGHTS = 129, 145, 161
 ARG_SRC_1, ARG_POST_OP = 2, 32768  # operand of post-op i: (i + 1) * ARG_POST_OP | ARG_SRC_1
 
 _STATUS = {
@@ -76,7 +75,6 @@ _SIGNATURES: dict[str, tuple[Any, ...]] = {
     "primitive_attr_create": (_P,),
     "primitive_attr_destroy": (_P,),
     "primitive_attr_set_scratchpad_mode": (_P, _I),
-    "primitive_attr_set_fpmath_mode": (_P, _I),
     "primitive_attr_set_post_ops": (_P, _P),
     "post_ops_create": (_P,),
     "post_ops_destroy": (_P,),
@@ -161,16 +159,11 @@ def create(name: str, *arguments: Any, about: str = "") -> int:
     return result.value or 0
 
 
-def free_with(owner: object, name: str, *handles: int) -> None:
-    """Free objects by dnnl_`name` when `owner` is freed; not at the interpreter's end, when threads
-    may still run and the memory is freed anyway.
+def free_with(owner: object, name: str, handle: int) -> None:
+    """Free an object by dnnl_`name` when `owner` is freed; not at the interpreter's end, when
+    threads may still run and the memory is freed anyway.
     """
-    weakref.finalize(owner, _destroy_all, name, handles, os.getpid()).atexit = False
-
-
-def _destroy_all(name: str, handles: Sequence[int], process: int) -> None:
-    for handle in handles:
-        destroy(name, handle, process)
+    weakref.finalize(owner, destroy, name, handle, os.getpid()).atexit = False
 
 
 def destroy(name: str, handle: int, process: int) -> None:

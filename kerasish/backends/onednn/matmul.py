@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,12 +17,11 @@ from kerasish.backends.onednn.layout import (
     strided,
 )
 from kerasish.backends.onednn.primitive import (
+    Arguments,
     PostOps,
     Primitive,
     choose_threads,
-    drop_attributes,
     make,
-    make_attributes,
     post_operations,
 )
 
@@ -42,7 +42,6 @@ def matmul(
     bias: str | None = None,
     post: PostOps = (),
     b_layout: str = "plain",
-    fpmath: str = "strict",
     threads: int | None = None,
 ) -> Primitive:
     """Return the primitive out = post(a @ b + bias).
@@ -69,7 +68,6 @@ def matmul(
             what `out` held; ("add" | "mul" | "sub" | "div" | "max" | "min", shape, dtype) with
             "post<i>", C-ordered and broadcast to out, i counting all post-ops.
         b_layout: "plain", or "any": b's layout is the primitive's choice, in `required["b"]`.
-        fpmath: "strict", or "bfloat16": float32 may be rounded so for the multiplication.
         threads: None chooses by the work: one thread per 500,000 operations at most.
 
     Raises:
@@ -93,38 +91,27 @@ def matmul(
     b = _layout(b_dims, b_strides, transpose_b, dtype, "b", about)
     out = _layout(out_dims, out_strides, False, out_dtype, "out", about)
     b = chosen_layout(b, dtype, b_layout, f"{about}: b_layout")
-    _check_fpmath(fpmath, about)
     operations = post_operations(post, out_dims, tuple(range(len(out_dims))), about)
-    flops = 2.0 * a_dims[-1] * _product(out_dims)
+    flops = 2.0 * a_dims[-1] * math.prod(out_dims)
     count = choose_threads(threads, flops, GRAIN)
-    bias_layout = _bias(bias, out_dims, about)
+    arguments = {"a": (lib.ARG_SRC, a), "b": (lib.ARG_WEIGHTS, b)}
+    if bias is not None:
+        arguments["bias"] = (lib.ARG_BIAS, _bias(bias, out_dims, about))
+    arguments["out"] = (lib.ARG_DST, out)
+    arguments.update(post_arguments(operations))
 
-    def create() -> Primitive:
-        attributes = make_attributes(operations, fpmath, about)
-        try:
-            descriptor = lib.create(
-                "matmul_primitive_desc_create",
-                lib.engine(),
-                a.handle,
-                b.handle,
-                bias_layout.handle if bias_layout else None,
-                out.handle,
-                attributes,
-                about=about,
-            )
-        finally:
-            drop_attributes(attributes)
-        arguments = {"a": (lib.ARG_SRC, a), "b": (lib.ARG_WEIGHTS, b)}
-        if bias_layout:
-            arguments["bias"] = (lib.ARG_BIAS, bias_layout)
-        arguments["out"] = (lib.ARG_DST, out)
-        arguments.update(post_arguments(operations))
-        result = Primitive(about, descriptor, arguments, count)
-        result.flops = flops
-        return result
+    def describe(attributes: int) -> int:
+        given = handles(arguments, "a", "b", "bias", "out")
+        return lib.create(
+            "matmul_primitive_desc_create", lib.engine(), *given, attributes, about=about
+        )
 
-    bias_key = bias_layout.key if bias_layout else None
-    return make(("matmul", a.key, b.key, bias_key, out.key, operations, fpmath), count, create)
+    return make(("matmul",), about, count, arguments, describe, operations, flops)
+
+
+def handles(arguments: Arguments, *names: str) -> list[int | None]:
+    """Return the handles of the arguments' layouts; None for those that there are not."""
+    return [arguments[name][1].handle if name in arguments else None for name in names]
 
 
 def post_arguments(operations: tuple[Any, ...]) -> dict[str, tuple[int, Layout]]:
@@ -182,21 +169,7 @@ def _with_plain_vectors(dims: Ints, steps: Ints) -> Ints:
     return (*batch, row, column)
 
 
-def _bias(dtype: str | None, out_dims: Ints, about: str) -> Layout | None:
-    if dtype is None:
-        return None
+def _bias(dtype: str, out_dims: Ints, about: str) -> Layout:
     check_dtype(dtype, about)
     ones = (1,) * (len(out_dims) - 1)
     return strided((*ones, out_dims[-1]), (*(out_dims[-1],) * len(ones), 1), dtype)
-
-
-def _check_fpmath(fpmath: str, about: str) -> None:
-    if fpmath not in lib.FPMATH:
-        raise ValueError(f"{about}: fpmath must be one of {sorted(lib.FPMATH)}, got {fpmath!r}.")
-
-
-def _product(values: Sequence[int]) -> float:
-    product = 1.0
-    for value in values:
-        product *= value
-    return product

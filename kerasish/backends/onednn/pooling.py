@@ -2,26 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from kerasish.backends.onednn import library as lib
 from kerasish.backends.onednn.convolution import Geometry
 from kerasish.backends.onednn.layout import Layout, channels_last, check_dtype
-from kerasish.backends.onednn.primitive import (
-    Primitive,
-    choose_threads,
-    drop_attributes,
-    make,
-    make_attributes,
-)
+from kerasish.backends.onednn.primitive import Primitive, choose_threads, make
 
 GRAIN = 64 * 1024.0  # elements of windows per thread
-_KINDS = {
-    "max": lib.POOLING_MAX,
-    "average": lib.POOLING_AVERAGE_VALID,
-    "average_with_padding": lib.POOLING_AVERAGE_ALL,
-}
+_KINDS = {"max": lib.POOLING_MAX, "average": lib.POOLING_AVERAGE}
 
 
 def pooling_geometry(
@@ -29,18 +18,12 @@ def pooling_geometry(
     window: tuple[int, ...],
     strides: tuple[int, ...] = (),
     padding: tuple[tuple[int, int], ...] = (),
-    dilations: tuple[int, ...] = (),
 ) -> Geometry:
     """Return the Geometry of a pooling: that of a depthwise convolution; strides: the window."""
     channels = x_shape[-1]
+    steps = tuple(strides) or tuple(window)
     return Geometry(
-        tuple(x_shape),
-        channels,
-        tuple(window),
-        tuple(strides) or tuple(window),
-        tuple(dilations),
-        tuple(padding),
-        channels,
+        tuple(x_shape), channels, tuple(window), steps, padding=tuple(padding), groups=channels
     )
 
 
@@ -58,8 +41,7 @@ def pool_forward(
     with `training`, to be kept for `pool_backward`), "scratchpad".
 
     Args:
-        kind: "max" (padding never wins), "average" (padding does not count, as in Keras), or
-            "average_with_padding" (it counts as zeros).
+        kind: "max" (padding never wins) or "average" (padding does not count, as in Keras).
         geometry: of `pooling_geometry`; each padding smaller than the window.
         dtype: of x and y.
         training: whether `pool_backward` follows.
@@ -77,8 +59,8 @@ def pool_forward(
         return _forward(code, geometry, x, y, propagation, attributes, about)
 
     arguments = {"x": (lib.ARG_SRC, x), "y": (lib.ARG_DST, y)}
-    key = ("pool_forward", kind, geometry, dtype, training)
-    return _make(key, about, geometry, arguments, describe, threads)
+    key = ("pool_forward", kind, geometry, training)
+    return make(key, about, _threads(threads, geometry), arguments, describe)
 
 
 def pool_backward(
@@ -99,22 +81,15 @@ def pool_backward(
         hint = _forward(code, geometry, dx, dy, lib.FORWARD_TRAINING, attributes, about)
         try:
             return lib.create(
-                "pooling_backward_primitive_desc_create",
-                lib.engine(),
-                code,
-                dx.handle,
-                dy.handle,
-                *_sizes(geometry),
-                hint,
-                attributes,
-                about=about,
-            )
+                "pooling_backward_primitive_desc_create", lib.engine(), code, dx.handle, dy.handle,
+                *_sizes(geometry), hint, attributes, about=about,
+            )  # fmt: skip
         finally:
             lib.call("primitive_desc_destroy", hint)
 
     arguments = {"dy": (lib.ARG_DIFF_DST, dy), "dx": (lib.ARG_DIFF_SRC, dx)}
-    key = ("pool_backward", kind, geometry, dtype)
-    return _make(key, about, geometry, arguments, describe, threads)
+    key = ("pool_backward", kind, geometry)
+    return make(key, about, _threads(threads, geometry), arguments, describe)
 
 
 def _check(kind: str, geometry: Geometry, dtype: str) -> tuple[int, str]:
@@ -140,34 +115,10 @@ def _forward(
     code: int, geometry: Geometry, x: Layout, y: Layout, kind: int, attributes: int, about: str
 ) -> int:
     return lib.create(
-        "pooling_forward_primitive_desc_create",
-        lib.engine(),
-        kind,
-        code,
-        x.handle,
-        y.handle,
-        *_sizes(geometry),
-        attributes,
-        about=about,
-    )
+        "pooling_forward_primitive_desc_create", lib.engine(), kind, code, x.handle, y.handle,
+        *_sizes(geometry), attributes, about=about,
+    )  # fmt: skip
 
 
-def _make(
-    key: tuple[Any, ...],
-    about: str,
-    geometry: Geometry,
-    arguments: dict[str, tuple[int, Layout]],
-    describe: Callable[[int], int],
-    threads: int | None,
-) -> Primitive:
-    work = geometry.flops / 2
-    count = choose_threads(threads, work, GRAIN)
-
-    def create() -> Primitive:
-        attributes = make_attributes((), "strict", about)
-        try:
-            return Primitive(about, describe(attributes), arguments, count)
-        finally:
-            drop_attributes(attributes)
-
-    return make(key, count, create)
+def _threads(threads: int | None, geometry: Geometry) -> int:
+    return choose_threads(threads, geometry.flops / 2, GRAIN)

@@ -35,6 +35,7 @@ from kerasish.backends.onednn.layout import Ints, Layout, contiguous_strides, st
 from kerasish.typing import Array
 
 PostOps = Sequence[Sequence[Any]]
+Arguments = Mapping[str, tuple[int, Layout]]  # name -> (oneDNN's number, layout)
 
 
 class Buffer(NamedTuple):
@@ -91,9 +92,7 @@ def post_operations(post: PostOps, shape: Ints, order: Ints, where: str) -> tupl
     for one in post:
         name, *rest = (one,) if isinstance(one, str) else tuple(one)
         if name in lib.ELTWISE:
-            default = (
-                (1.0, 0.0) if name in ("linear", "swish", "pow", "elu", "soft_relu") else (0.0, 0.0)
-            )
+            default = (1.0, 0.0) if name in _ALPHA_ONE else (0.0, 0.0)
             alpha, beta = (*(float(value) for value in rest), *default[len(rest) :])
             done.append(("eltwise", name, alpha, beta))
         elif name == "sum":
@@ -118,29 +117,20 @@ def _operand(name: str, rest: list[Any], shape: Ints, order: Ints, where: str) -
     return tuple(full[axis] for axis in order), tuple(steps[axis] for axis in order)
 
 
-def make_attributes(post: tuple[Any, ...], fpmath: str, about: str) -> int:
-    """Return a new attribute object with user scratchpads; destroy it with `drop_attributes`."""
+def _described(describe: Callable[[int], int], post: tuple[Any, ...], about: str) -> int:
+    """Return what `describe` creates of a new attribute object, with user scratchpads."""
     attributes = lib.create("primitive_attr_create", about=about)
     operations = 0
     try:
         lib.call("primitive_attr_set_scratchpad_mode", attributes, 1, about=about)
-        if fpmath != "strict":
-            lib.call("primitive_attr_set_fpmath_mode", attributes, lib.FPMATH[fpmath], about=about)
         if post:
             operations = lib.create("post_ops_create", about=about)
             _append(operations, post, about)
             lib.call("primitive_attr_set_post_ops", attributes, operations, about=about)
-    except Exception:
-        drop_attributes(attributes)
-        raise
+        return describe(attributes)
     finally:
         lib.destroy("post_ops_destroy", operations, os.getpid())
-    return attributes
-
-
-def drop_attributes(attributes: int) -> None:
-    """Free an attribute object."""
-    lib.destroy("primitive_attr_destroy", attributes, os.getpid())
+        lib.destroy("primitive_attr_destroy", attributes, os.getpid())
 
 
 def _append(operations: int, post: tuple[Any, ...], about: str) -> None:
@@ -176,22 +166,20 @@ class Primitive:
     """
 
     def __init__(
-        self, name: str, descriptor: int, arguments: Mapping[str, tuple[int, Layout]], threads: int
+        self, name: str, descriptor: int, arguments: Arguments, threads: int, flops: float
     ) -> None:
-        self.name = name
-        self.threads = threads
+        self.name, self.threads, self.flops = name, threads, flops
         self.descriptor = descriptor
         lib.free_with(self, "primitive_desc_destroy", descriptor)
         self.implementation = _implementation(descriptor)
         self._codes: dict[str, int] = {}
         self.arguments: dict[str, Layout] = {}
         self.required: dict[str, Layout] = {}
-        self.flops = 0.0
         self._collect(arguments)
         self.handle = lib.create("primitive_create", descriptor, about=name)
         lib.free_with(self, "primitive_destroy", self.handle)
 
-    def _collect(self, arguments: Mapping[str, tuple[int, Layout]]) -> None:
+    def _collect(self, arguments: Arguments) -> None:
         for name, (code, wished) in arguments.items():
             layout = wished
             if not wished.nbytes:
@@ -410,17 +398,37 @@ _recent: OrderedDict[tuple[Any, ...], Primitive] = OrderedDict()
 _alive: weakref.WeakValueDictionary[tuple[Any, ...], Primitive] = weakref.WeakValueDictionary()
 
 
-def make(key: tuple[Any, ...], threads: int, create: Callable[[], Primitive]) -> Primitive:
-    """Return the primitive with this key, created by `create` if there is none yet.
+def make(
+    key: tuple[Any, ...],
+    about: str,
+    threads: int,
+    arguments: Arguments,
+    describe: Callable[[int], int],
+    operations: tuple[Any, ...] = (),
+    flops: float = 0.0,
+) -> Primitive:
+    """Return the primitive with this key, created if there is none yet.
 
     Primitives in use are always reused, and the last 1024 requested ones are kept.
+
+    Args:
+        key: what differs between primitives, except for `arguments` and `operations`.
+        about: the name of the primitive.
+        threads: the number that it is created for.
+        arguments: the arguments that `bind` needs, without memory that oneDNN asks for.
+        describe: returns a new descriptor for an attribute object.
+        operations: the result of `post_operations`.
+        flops: see `Primitive`.
     """
-    full = (*key, threads, os.getpid())
+    layouts = tuple((name, layout.key) for name, (_, layout) in arguments.items())
+    full = (*key, layouts, operations, threads, os.getpid())
     with _lock:
         result = _alive.get(full)
         if result is None:
             with native.use_threads(threads):
-                result = _alive[full] = create()
+                descriptor = _described(describe, operations, about)
+                result = Primitive(about, descriptor, arguments, threads, flops)
+            _alive[full] = result
         _recent[full] = result
         _recent.move_to_end(full)
         if len(_recent) > _KEPT:

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from kerasish.backends.onednn import library as lib
 from kerasish.backends.onednn.layout import Layout
-from kerasish.backends.onednn.primitive import (
-    PostOps,
-    Primitive,
-    choose_threads,
-    drop_attributes,
-    make,
-    make_attributes,
-    post_operations,
-)
+from kerasish.backends.onednn.primitive import Primitive, choose_threads, make
 
 GRAIN = 128 * 1024  # bytes read and written per thread
 
 
-def reorder(
-    source: Layout, destination: Layout, *, accumulate: bool = False, threads: int | None = None
-) -> Primitive:
-    """Return the primitive destination = source (or += with `accumulate`), element-wise.
+def reorder(source: Layout, destination: Layout) -> Primitive:
+    """Return the primitive destination = source, element-wise.
 
     Arguments of the primitive: "source", "destination" (and "scratchpad" where it has bytes).
 
     Args:
         source: layout read; `primitive.required[...]` or `strided(dims, strides, dtype)`.
         destination: layout written, of the same dims; padding of blocks is filled with zeros.
-        accumulate: add to the content of the destination.
-        threads: None chooses by the bytes moved.
 
     Raises:
         ValueError: dims differ, or a layout is still open.
@@ -39,30 +27,11 @@ def reorder(
         raise ValueError(f"{about}: expected equal dims.")
     if not source.nbytes or not destination.nbytes:
         raise ValueError(f"{about}: a layout that is left open cannot be copied.")
-    count = choose_threads(threads, source.nbytes + destination.nbytes, GRAIN)
-    post: PostOps = (("sum", 1.0),) if accumulate else ()
-    axes = tuple(range(len(source.dims)))
-    operations = post_operations(post, source.dims, axes, about)
+    count = choose_threads(None, source.nbytes + destination.nbytes, GRAIN)
 
-    def create() -> Primitive:
-        attributes = make_attributes(operations, "strict", about)
-        try:
-            descriptor = lib.create(
-                "reorder_primitive_desc_create",
-                source.handle,
-                lib.engine(),
-                destination.handle,
-                lib.engine(),
-                attributes,
-                about=about,
-            )
-        finally:
-            drop_attributes(attributes)
-        return Primitive(
-            about,
-            descriptor,
-            {"source": (lib.ARG_SRC, source), "destination": (lib.ARG_DST, destination)},
-            count,
-        )
+    def describe(attributes: int) -> int:
+        ends = (source.handle, lib.engine(), destination.handle, lib.engine())
+        return lib.create("reorder_primitive_desc_create", *ends, attributes, about=about)
 
-    return make(("reorder", source.key, destination.key, accumulate), count, create)
+    arguments = {"source": (lib.ARG_SRC, source), "destination": (lib.ARG_DST, destination)}
+    return make(("reorder",), about, count, arguments, describe)

@@ -85,11 +85,7 @@ class ArrayData(Data):
         on_disk = [rows.any_thread for rows in self._rows if isinstance(rows, StoredRows)]
         self._reader = DiskReader() if on_disk and all(on_disk) else None
         self.batch_size: int = rows_per_batch(batch_size, self.num_samples, steps_per_epoch)
-        self._all_batches = -(-self.num_samples // self.batch_size)
-
-    @property
-    def num_batches(self) -> int:
-        return self._all_batches if self._steps is None else min(self._steps, self._all_batches)
+        self._length = self._all_batches = -(-self.num_samples // self.batch_size)
 
     @property
     def arrays(self) -> list[np.ndarray]:

@@ -7,8 +7,8 @@ in; integers, booleans and complex numbers stay as they are; strings pass where 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
@@ -16,11 +16,9 @@ from kerasish import config
 from kerasish.engine.data.structures import Structures
 from kerasish.typing import Structure
 
-if TYPE_CHECKING:
-    from kerasish.engine.functional.host_stage import HostInputs
-
 _TEXT = (str, bytes, np.str_, np.bytes_)
 _NUMBER = (numbers.Number, np.number, np.bool_)
+_PLAIN = (*_NUMBER, *_TEXT, list, tuple)
 _SMALL_FLOATS = ("bfloat16", "float8", "float6", "float4")  # ml_dtypes: NumPy calls their kind "V"
 
 
@@ -37,7 +35,7 @@ def map_leaves(structure: Structure, func: Callable[[Any, str], Any], name: str)
         return None
     if isinstance(structure, Mapping):
         return {k: map_leaves(v, func, f"{name}[{k!r}]") for k, v in structure.items()}
-    if isinstance(structure, (list, tuple)) and not _is_plain_list(structure):
+    if isinstance(structure, (list, tuple)) and not isinstance(_first_of(structure), _PLAIN):
         parts = [map_leaves(v, func, f"{name}[{i}]") for i, v in enumerate(structure)]
         if hasattr(structure, "_fields"):
             return type(structure)(*parts)
@@ -45,17 +43,11 @@ def map_leaves(structure: Structure, func: Callable[[Any, str], Any], name: str)
     return func(structure, name)
 
 
-def _is_plain_list(sequence: HostInputs | Sequence[Any]) -> bool:
-    first = sequence
-    while isinstance(first, (list, tuple)) and len(first):
-        first = first[0]
-    return isinstance(first, (*_NUMBER, *_TEXT, list, tuple))
-
-
-def _is_text_list(sequence: Any) -> bool:
-    while isinstance(sequence, (list, tuple)) and len(sequence):
-        sequence = sequence[0]
-    return isinstance(sequence, _TEXT)
+def _first_of(nested: Any) -> Any:
+    """Return the first entry of nested lists."""
+    while isinstance(nested, (list, tuple)) and len(nested):
+        nested = nested[0]
+    return nested
 
 
 def to_array(value: object, name: str, strings: bool = False) -> np.ndarray:
@@ -191,7 +183,7 @@ def _as_numpy(value: Structure, name: str) -> np.ndarray:
 
 def _from_lists(value: object, name: str) -> np.ndarray:
     try:
-        return np.asarray(value, dtype=object if _is_text_list(value) else None)
+        return np.asarray(value, dtype=object if isinstance(_first_of(value), _TEXT) else None)
     except ValueError as error:
         raise ValueError(
             f"{name}: expected nested lists that form a rectangular array, got lists of unequal "

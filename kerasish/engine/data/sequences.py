@@ -81,7 +81,7 @@ class SequenceData(Data):
             )
         self.num_samples = int(counts.pop())
         self.batch_size: int = rows_per_batch(batch_size, self.num_samples, steps_per_epoch)
-        self._all_batches = -(-self.num_samples // self.batch_size)
+        self._length = self._all_batches = -(-self.num_samples // self.batch_size)
         self._plan_buckets()
 
     def _plan_buckets(self) -> None:
@@ -98,10 +98,6 @@ class SequenceData(Data):
         places = [np.searchsorted(b, p.lengths) for b, p in zip(self.bounds, parts)]
         self._bucket = np.max(places, axis=0)
         self._parts = parts
-
-    @property
-    def num_batches(self) -> int:
-        return self._all_batches if self._steps is None else min(self._steps, self._all_batches)
 
     def facts(self) -> dict[str, str]:
         """Return rows, batches, order, and the arrays' kinds and a checksum of rows."""

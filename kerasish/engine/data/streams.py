@@ -9,6 +9,7 @@ from typing import Any
 from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.engine.data.batch import Batch, to_batch
 from kerasish.engine.data.data import Data
+from kerasish.errors import add_note
 from kerasish.typing import Structure
 
 _END = object()
@@ -16,11 +17,7 @@ _END = object()
 
 def add_place(error: BaseException, place: str) -> None:
     """Add to `error`, whose type stays, where it happened."""
-    note = f"This happened while reading {place}."
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    elif error.args and isinstance(error.args[0], str):  # Python 3.10
-        error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
+    add_note(error, f"This happened while reading {place}.")
 
 
 class StreamData(Data):

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import warnings
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
 from kerasish.errors import AdviceWarning, levels_to_user
 
-
-class Advised(Protocol):
-    """A layer or a model: what it is called in a message."""
-
-    def display_name(self) -> str:
-        """Return how messages name it."""
-
+if TYPE_CHECKING:
+    from kerasish.engine.layer.interface import LayerLike
 
 _given: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()  # topics, by layer or model
 
 
-def warn_once(model: Advised, text: str, topic: str = "") -> None:
+def warn_once(model: LayerLike, text: str, topic: str = "") -> None:
     """Warn of a likely mistake, once for each model, at the user's own line.
 
     Args:

@@ -19,9 +19,10 @@ from kerasish.engine.folding.table import FoldedTable
 from kerasish.engine.layer.call_context import context
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.operation import any_symbolic, is_keras_tensor
-from kerasish.errors import TraceError
+from kerasish.errors import TraceError, add_note
 from kerasish.graph.nested import Tracer
 from kerasish.ops.op import current_engine, using_engine
+from kerasish.overriding import override
 from kerasish.ranks import current_sharding
 from kerasish.tensor import Tensor
 from kerasish.typing import Array, Structure
@@ -203,14 +204,9 @@ class Folded(Layer):
 
     def _record_here(self, recorder: Recorder, item: Any) -> CallRecord:
         record = recorder.begin()
-        before = context.recorder
-        context.recorder = recorder
-        try:
-            with using_engine(recorder):
-                result = self.visit(item)
-                leaves = [recorder.value_of(x) for x in tree.flatten(result)]
-        finally:
-            context.recorder = before
+        with override(context, "recorder", recorder), using_engine(recorder):
+            result = self.visit(item)
+            leaves = [recorder.value_of(x) for x in tree.flatten(result)]
         for leaf in leaves:
             record.check_own(leaf)
         structure = tree.map_structure(lambda x: None, result) if tree.is_nested(result) else None
@@ -249,11 +245,7 @@ class Folded(Layer):
         where = f"structure {place}"
         if nodes:
             where += f", node {reprlib.repr(nodes[-1])} at depth {len(nodes) - 1}"
-        note = f"This happened in {self.display_name()}, {where}."
-        if hasattr(error, "add_note"):
-            error.add_note(note)
-        elif error.args and isinstance(error.args[0], str):  # Python 3.10
-            error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
+        add_note(error, f"This happened in {self.display_name()}, {where}.")
 
     # --- the reference --------------------------------------------------------------------------
 
@@ -268,13 +260,9 @@ class Folded(Layer):
         """
         rows: list[list[Tensor]] = []
         structure: Any = None
-        before = context.recorder
         for item in structures:
-            context.recorder = Immediate(training)
-            try:
+            with override(context, "recorder", Immediate(training)):
                 structure = self.visit(item)
-            finally:
-                context.recorder = before
             rows.append([ops.convert_to_tensor(x) for x in tree.flatten(structure)])
         if not rows:
             raise ValueError(f"{self.display_name()}: expected at least one structure, got none.")

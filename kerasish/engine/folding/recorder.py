@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -15,6 +16,7 @@ from kerasish.errors import NumberAskedError, ShapeError, TraceError, at_user_li
 from kerasish.graph.abstract import infer
 from kerasish.ops.op import Engine, Op, using_engine
 from kerasish.ops.shapes import Spec
+from kerasish.overriding import override
 from kerasish.tensor import Tensor, Variable, convert, is_traced, name_scope, prepare, wrap
 from kerasish.typing import Structure
 
@@ -109,20 +111,6 @@ class _Slot:
 
     def __init__(self, number: int) -> None:
         self.number = number
-
-
-def fill(structure: Structure, values: Sequence[Any]) -> Structure:
-    """Return a structure with the values in place of its slots."""
-    if isinstance(structure, _Slot):
-        return values[structure.number]
-    if isinstance(structure, dict):
-        return {k: fill(v, values) for k, v in structure.items()}
-    if isinstance(structure, (list, tuple)):
-        parts = [fill(v, values) for v in structure]
-        if hasattr(structure, "_fields"):
-            return type(structure)(*parts)
-        return tuple(parts) if isinstance(structure, tuple) else parts
-    return structure
 
 
 class Recorder(Engine):
@@ -250,20 +238,21 @@ class Recorder(Engine):
                     "does not add up. Put the layer behind the folded layer."
                 )
 
-        def function(given: Sequence[Tensor]) -> list[Tensor]:
-            args, kwargs = fill(template, given) if named else (fill(template, given), {})
-            with outside(context.training):
-                result = layer(*args, **kwargs)
-            return [convert(t) for t in tree.flatten(result)]
-
         structure: list[Any] = [None]
 
         def outline(given: Sequence[Tensor]) -> list[Tensor]:
-            args, kwargs = fill(template, given) if named else (fill(template, given), {})
+            filled = tree.map_structure(
+                lambda x: given[x.number] if isinstance(x, _Slot) else x, template
+            )
+            args, kwargs = filled if named else (filled, {})
             result = layer(*args, **kwargs)
             if tree.is_nested(result):
                 structure[0] = tree.map_structure(lambda t: None, result)
             return [convert(t) for t in tree.flatten(result)]
+
+        def function(given: Sequence[Tensor]) -> list[Tensor]:
+            with outside(context.training):
+                return outline(given)
 
         specs = [Spec((None, *v.shape), v.dtype) for v in values]
         with outside(), name_scope(self.name):
@@ -360,21 +349,12 @@ def _fixed(source: tuple[Variable, str]) -> Tensor:
     return variable.value if variable.dtype == dtype else ops.cast(variable, dtype)
 
 
-class outside:  # noqa: N801 (used as a statement)
-    """A `with` block in which layers and ops run as they do outside of folded functions."""
-
-    def __init__(self, training: bool | None = None) -> None:
-        self._training = training
-
-    def __enter__(self) -> None:
-        self._before = context.recorder, context.root, context.training
-        context.recorder, context.root, context.training = None, NOWHERE, self._training
-        self._engine = None
-        if self._before[0] is not None:
-            self._engine = using_engine(None)
-            self._engine.__enter__()
-
-    def __exit__(self, *error: Any) -> None:
-        context.recorder, context.root, context.training = self._before
-        if self._engine is not None:
-            self._engine.__exit__(*error)
+@contextmanager
+def outside(training: bool | None = None) -> Iterator[None]:
+    """A context in which layers and ops run as they do outside of folded functions."""
+    engine = nullcontext() if context.recorder is None else using_engine(None)
+    with (
+        override(context, "recorder", None), override(context, "root", NOWHERE),
+        override(context, "training", training), engine,
+    ):  # fmt: skip
+        yield

@@ -29,29 +29,23 @@ def arrange_inputs(inputs: Any, struct: Any, who: str, any_sizes: bool = False) 
     kind = type(inputs)
     if type(struct) is KerasTensor and (kind is Tensor or kind is np.ndarray):
         return [_fit(inputs, struct, who, any_sizes)]
-    specs = tree.flatten(struct)
-    if isinstance(inputs, dict) and not isinstance(struct, dict):
-        names = [t._keras_history.operation.name for t in specs]
+    specs, by_key = tree.flatten(struct), isinstance(struct, dict)
+    if isinstance(inputs, dict):
+        names = list(struct) if by_key else [t._keras_history.operation.name for t in specs]
+        taken = sorted(names) if by_key else names
         missing = [n for n in names if n not in inputs]
         if missing:
             raise ValueError(
-                f"{who}: the inputs {missing} are missing; the model takes {names}, got the keys "
+                f"{who}: the inputs {missing} are missing; the model takes {taken}, got the keys "
                 f"{sorted(inputs)}."
             )
-        values = [inputs[n] for n in names]
-    elif isinstance(inputs, dict):
-        missing = [k for k in struct if k not in inputs]
-        if missing:
-            raise ValueError(
-                f"{who}: the inputs {missing} are missing; the model takes {sorted(struct)}, got "
-                f"the keys {sorted(inputs)}."
-            )
-        extra = sorted(map(str, set(inputs) - set(struct)))
+        extra = sorted(map(str, set(inputs) - set(names))) if by_key else []
         if extra and not any(isinstance(v, KerasTensor) for v in inputs.values()):
-            _warn(f"{who}: it takes the inputs {sorted(struct)}; {extra} are not used.")
-        values = tree.flatten({k: inputs[k] for k in struct})
+            _warn(f"{who}: it takes the inputs {taken}; {extra} are not used.")
+        given = [inputs[n] for n in names]
+        values = tree.flatten(dict(zip(names, given))) if by_key else given
     else:
-        if isinstance(struct, dict) and len(struct) > 1:
+        if by_key and len(struct) > 1:
             _check_order(inputs, struct, who)
         values = tree.flatten(inputs)
     if len(values) != len(specs):
@@ -92,29 +86,20 @@ def _fit(value: Any, spec: KerasTensor, who: str, any_sizes: bool) -> Any:
         value = _as_text(value, spec, who)
     elif not isinstance(value, (Tensor, KerasTensor)):
         value = _as_numbers(value, spec, who)
-    if isinstance(value, Tensor) and value.dtype != spec.dtype:
-        value = _as_declared(value, spec.dtype)
+    if isinstance(value, Tensor) and value.dtype != spec.dtype and dtypes.is_float(value.dtype):
+        value = ops.cast(value, spec.dtype)  # integers may stay whole, and exact
     shape, target = tuple(value.shape), spec.shape
     if len(shape) == len(target) + 1 and shape[-1] == 1 and target and target[-1] != 1:
         value = value.reshape(tuple(-1 if s is None else s for s in shape[:-1]))
     elif len(shape) == len(target) - 1 and target and target[-1] == 1:
         value = value.reshape((*(-1 if s is None else s for s in shape), 1))
     shape = tuple(value.shape)
-    if (
-        len(shape) != len(target)
-        or not any_sizes
-        and any(None not in (a, b) and a != b for a, b in zip(shape[1:], target[1:]))
-    ):
+    if len(shape) != len(target) or not any_sizes and not _fits(shape[1:], target[1:]):
         raise ShapeError(
             f"{who}: input {spec.name!r} must have shape {target}, got {shape}."
             f"{_likely_cause(target, shape)}"
         )
     return value
-
-
-def _as_declared(value: Tensor, dtype: str) -> Tensor:
-    """Return numbers in the dtype of their input; integers may stay whole, and exact."""
-    return ops.cast(value, dtype) if dtypes.is_float(value.dtype) else value
 
 
 def _as_numbers(value: Any, spec: KerasTensor, who: str) -> Any:

@@ -118,13 +118,7 @@ def _is_part_array(x: TensorLike) -> bool:
 
 
 def _shapes_of(x: TensorLike | None) -> Any:
-    if x is None:
-        return None
-    if isinstance(x, dict):
-        return {k: _shapes_of(v) for k, v in x.items()}
-    if isinstance(x, (list, tuple)):
-        return type(x)(_shapes_of(v) for v in x)
-    return tuple(x.shape) if hasattr(x, "shape") else ()
+    return tree.map_structure(lambda t: None if t is None else tuple(getattr(t, "shape", ())), x)
 
 
 def _to_spec(x: Structure) -> Any:

@@ -6,6 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
+from kerasish import tree
 from kerasish.engine.layer.arguments import _shapes_of, _to_spec, _tuples
 from kerasish.engine.layer.call_context import NOWHERE, CallParts, context, parameters_of
 from kerasish.engine.layer.call_errors import note_layer
@@ -66,11 +67,7 @@ def _named_shapes(build: Callable[..., Any], args: Any, kwargs: Any) -> dict[str
 
 def _has_numbers(structure: Any) -> bool:
     """Return whether no tensor of a structure is a value of a trace."""
-    if isinstance(structure, Tensor):
-        return not is_traced(structure)
-    if isinstance(structure, dict):
-        return all(map(_has_numbers, structure.values()))
-    return not isinstance(structure, (list, tuple)) or all(map(_has_numbers, structure))
+    return not any(isinstance(x, Tensor) and is_traced(x) for x in tree.flatten(structure))
 
 
 class BuildMixin(PartsMixin):
@@ -99,7 +96,7 @@ class BuildMixin(PartsMixin):
         its parts: Python in `call` sees real values, and runs once.
         """
         by_call = getattr(type(self).build, "runs_call", False) and bool(self._layers)
-        if by_call and self._remat_mode is None and _has_numbers(args) and _has_numbers(kwargs):
+        if by_call and self._remat_mode is None and _has_numbers((args, kwargs)):
             path = current_path()
             self._path = f"{path}/{self.name}" if path else self.name
             return True

@@ -6,6 +6,7 @@ import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from kerasish.errors import add_note
 from kerasish.tracebacks import hint_keywords
 from kerasish.typing import Structure
 
@@ -39,16 +40,12 @@ def note_layer(
     lines = [f"{_BEGINNING}{name} of layer {layer.path!r}.", f"Arguments received by {name}:"]
     given = {**dict(_named(layer, args)), **kwargs}
     lines += [f"  {key}={_shown(value)}" for key, value in given.items()]
-    note = "\n".join(lines)
     try:
         error.failing_layer = layer.path  # type: ignore[attr-defined]
     except AttributeError:  # a class with slots
         if any(n.startswith(_BEGINNING) for n in getattr(error, "__notes__", ())):
             return
-    if hasattr(error, "add_note"):
-        error.add_note(note)
-    elif error.args and isinstance(error.args[0], str):  # Python 3.10
-        error.args = (f"{error.args[0]}\n{note}", *error.args[1:])
+    add_note(error, "\n".join(lines))
 
 
 def _named(layer: Layer, args: Sequence[Any]) -> Iterator[tuple[str, Any]]:

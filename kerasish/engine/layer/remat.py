@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kerasish import scopes, tree
 from kerasish.engine.layer.call_context import NOWHERE, context
 from kerasish.errors import UnknownNameError
+from kerasish.overriding import override
 from kerasish.recomputing import recompute
 from kerasish.reprs import arguments_repr
 
@@ -120,13 +121,11 @@ def _here() -> Callable[[], contextlib.AbstractContextManager[Any]]:
 
     @contextlib.contextmanager
     def back() -> Iterator[None]:
-        before = context.training, context.root
-        context.training, context.root = training, NOWHERE
-        try:
-            with scopes.autocast(dtype):
-                yield
-        finally:
-            context.training, context.root = before
+        with (
+            override(context, "training", training), override(context, "root", NOWHERE),
+            scopes.autocast(dtype),
+        ):  # fmt: skip
+            yield
 
     return back
 

@@ -10,7 +10,7 @@ from kerasish.engine.functional.input_layer import InputLayer
 from kerasish.engine.functional.replay import Job, place_of, replay_all
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
-from kerasish.engine.layer.operation import KerasTensor, Node, OpCall, Operation
+from kerasish.engine.layer.operation import KerasTensor, OpCall, Operation
 from kerasish.engine.layer.operation_config import class_of, find_op, is_short_op, write_operation
 from kerasish.errors import UnknownNameError
 
@@ -36,7 +36,7 @@ def functional_config(graph: FunctionalGraph, inputs: Any, outputs: Any) -> dict
         entry = registry.serialize_keras_object(operation)
         entry["name"] = operation.name
         entry["inbound_nodes"] = [
-            _node_config(n, places)
+            _call_config(n.args, n.kwargs, places)
             for n in operation.inbound_nodes
             if id(n) in own and not isinstance(operation, InputLayer)
         ]
@@ -49,8 +49,8 @@ def functional_config(graph: FunctionalGraph, inputs: Any, outputs: Any) -> dict
 
     return {
         "layers": layers,
-        "input_layers": _map_points(point, inputs),
-        "output_layers": _map_points(point, outputs),
+        "input_layers": tree.map_structure(point, inputs),
+        "output_layers": tree.map_structure(point, outputs),
     }
 
 
@@ -61,15 +61,6 @@ def _first_number(operation: Operation) -> int:
     """
     functional = isinstance(operation, Layer) and operation.layer_graph is not None
     return int(functional and not operation.is_sequential)
-
-
-def _map_points(point: Any, structure: Any) -> Any:
-    if isinstance(structure, dict):
-        return {k: _map_points(point, v) for k, v in structure.items()}
-    if isinstance(structure, (list, tuple)):
-        parts = [_map_points(point, v) for v in structure]
-        return tuple(parts) if isinstance(structure, tuple) else parts
-    return point(structure)
 
 
 def _op_config(operation: OpCall, places: dict[int, dict[int, int]]) -> dict[str, Any]:
@@ -83,10 +74,6 @@ def _op_config(operation: OpCall, places: dict[int, dict[int, int]]) -> dict[str
         "name": operation.name,
         "inbound_nodes": [_call_config(args, kwargs, places)],
     }
-
-
-def _node_config(node: Node, places: dict[int, dict[int, int]]) -> dict[str, Any]:
-    return _call_config(node.args, node.kwargs, places)
 
 
 def _call_config(args: Any, kwargs: Any, places: dict[int, dict[int, int]]) -> dict[str, Any]:
@@ -129,7 +116,9 @@ def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
         nodes = entry.get("inbound_nodes") or []
         waiting.extend(Job(name, i, n, settings) for i, n in enumerate(nodes))
     results: dict[tuple[str, int], Any] = {
-        (name, 0): o.inbound_nodes[0].outputs for name, o in result.items() if _is_input(o)
+        (name, 0): operation.inbound_nodes[0].outputs
+        for name, operation in result.items()
+        if isinstance(operation, InputLayer)
     }
     replay_all(waiting, result, results)
 
@@ -152,10 +141,6 @@ def functional_from_config(cls: Any, config: dict[str, Any]) -> Any:
     model = cls(inputs, outputs, **options)
     model._trainable = trainable  # each layer's config says whether it is
     return model
-
-
-def _is_input(operation: Any) -> bool:
-    return isinstance(operation, InputLayer)
 
 
 def _make_operation(entry: dict[str, Any]) -> Any:

@@ -13,9 +13,6 @@ if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
 
 _FORMATS = ("backend_tensor", "numpy_array")
-_GROUPS = (
-    "trainable_variables", "non_trainable_variables", "optimizer_variables", "metrics_variables",
-)  # fmt: skip
 
 
 def _groups(model: Model) -> dict[str, list[Any]]:
@@ -67,7 +64,7 @@ def write_state(model: Model, state_tree: dict[str, Any]) -> None:
     pairs: list[tuple[Any, Any]] = []
     for name, values in state_tree.items():
         if name not in groups:
-            raise UnknownNameError.of("group of the state tree", name, _GROUPS)
+            raise UnknownNameError.of("group of the state tree", name, groups)
         known = {v.path: v for v in groups[name]}
         for path, value in _flat(values, ""):
             if path not in known:

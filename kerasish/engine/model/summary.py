@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -282,7 +282,7 @@ def summary_table(
         else model.layers
     )
     layers = _range(list(layers), layer_range)
-    work = None if batch_size is None else functools.cache(_worker(model, batch_size))
+    work = batch_size and functools.cache(lambda x: work_of(x, model.layer_graph, batch_size))
     rows = _rows(layers, chain, expand_nested, show_trainable, work)
     train, rest = model.trainable_weights, model.non_trainable_weights
     every = [*train, *rest]
@@ -315,10 +315,6 @@ def _dtype_line(variables: Sequence[Any]) -> list[str]:
     if len(kinds) < 2:
         return []
     return [" By dtype: " + ", ".join(f"{kind} {size_text(v)}" for kind, v in kinds.items())]
-
-
-def _worker(model: Model, batch_size: int) -> Callable[[Any], tuple[int, int] | None]:
-    return lambda layer: work_of(layer, model.layer_graph, batch_size)
 
 
 def _batch_line(layers: Any, work: Any, batch_size: Any) -> str:

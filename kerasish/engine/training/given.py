@@ -53,9 +53,5 @@ def _check_shapes(model: TrainedModel, x: Structure) -> None:
                 f"{rows.name}: expected nested lists that form a rectangular array, since "
                 f"{model.display_name()} takes {t.name!r} of shape {t.shape}, got lists of unequal "
                 f"length. Pad them to one length (utils.pad_sequences), or let the model take rows "
-                f"of any length: Input({_any_length(t.shape[1:])})."
+                f"of any length: Input({(None, *t.shape[2:])})."
             )
-
-
-def _any_length(shape: tuple[int | None, ...]) -> str:
-    return str((None, *shape[1:]))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import numpy as np
@@ -15,6 +13,7 @@ from kerasish.engine.layer.call_context import context
 from kerasish.engine.training import step
 from kerasish.ops import dtypes
 from kerasish.ops.basic.printing import silence
+from kerasish.overriding import override
 from kerasish.tensor import Tensor, VariableScope, using_scope
 from kerasish.typing import Structure
 
@@ -85,22 +84,13 @@ class Probe:
         variables = model.trainable_variables
         with using_scope(VariableScope()), silence():
             x = assemble(x)
-            with _watching(watch):
+            with override(context, "watch", watch):
                 predictions = model(x, training=False)
             loss = step.loss_of(model, x, y, predictions, sample_weight, False)
             gradients = dict(zip(map(id, variables), gradients_of(loss, variables)))
         shown = [(layer, some) for layer, some in results.values() if some]
         self._paths = [layer.path for layer, _ in shown]
         return ops.stack([_row(layer, some, gradients) for layer, some in shown])
-
-
-@contextmanager
-def _watching(watch: Any) -> Iterator[None]:
-    before, context.watch = context.watch, watch
-    try:
-        yield
-    finally:
-        context.watch = before
 
 
 def _is_float(t: object) -> bool:

@@ -106,52 +106,31 @@ def _run_shards(
     batch: tuple[Structure, Structure, Structure],
     rows: int,
 ) -> list[_Shard]:
-    totals: Sequence[Tensor] | None = None
+    parts = sharding.parts(rows)
+    own = [batch if len(parts) == 1 else tree.map_structure(_rows(*p), batch) for p in parts]
+    factors = [rows / (stop - start) for start, stop in parts]
+
+    def run(i: int, shares: Shares, training: bool = True) -> _Shard:
+        what = (variables, optimizer) if training else ((), None)
+        return _run_shard(program, *what, sharding, sharding.first + i, own[i], shares)
+
     shards: list[_Shard] = []
-    parts = list(enumerate(sharding.parts(rows), sharding.first))
-    for number, (start, stop) in parts:
-        own = batch if len(parts) == 1 else tree.map_structure(_rows(start, stop), batch)
-        shares = Shares(rows / (stop - start), totals)
-        shard = _run_shard(program, variables, optimizer, sharding, number, own, shares)
+    for i, factor in enumerate(factors):
+        shares = Shares(factor)
+        shards.append(run(i, shares))
         if not shares.complete:
-            # A mask or weights: the divisors of the whole batch are needed first.
-            return _run_with_totals(program, variables, optimizer, sharding, batch, rows)
-        shards.append(shard)
-    return shards
-
-
-def _run_with_totals(
-    program: StepProgram,
-    variables: Sequence[Variable],
-    optimizer: Optimizer | None,
-    sharding: Sharding,
-    batch: tuple[Structure, Structure, Structure],
-    rows: int,
-) -> list[_Shard]:
-    """Run the shards twice: for their parts of the divisors, then with the sums of these."""
-    parts = list(enumerate(sharding.parts(rows), sharding.first))
-    own = [
-        batch if len(parts) == 1 else tree.map_structure(_rows(*part), batch) for _, part in parts
-    ]
+            break
+    else:
+        return shards
+    # A mask or weights: the shards' parts of the divisors first, then all with their sums.
     per_shard: list[list[Tensor]] = []
     with no_gradient():
-        for (number, (start, stop)), piece in zip(parts, own):
-            shares = Shares(rows / (stop - start))
-            _run_shard(program, (), None, sharding, number, piece, shares)
+        for i, factor in enumerate(factors):
+            shares = Shares(factor)
+            run(i, shares, training=False)
             per_shard.append([t.detach() for t in shares.own])
         totals = sum_all([tree_sum(column, ops.add) for column in zip(*per_shard)])
-    return [
-        _run_shard(
-            program,
-            variables,
-            optimizer,
-            sharding,
-            number,
-            piece,
-            Shares(rows / (stop - start), totals),
-        )
-        for (number, (start, stop)), piece in zip(parts, own)
-    ]
+    return [run(i, Shares(factor, totals)) for i, factor in enumerate(factors)]
 
 
 def _rows(start: int, stop: int) -> Callable[[Any], Any]:

@@ -28,13 +28,17 @@ def dispatcher(name: str, targets: Sequence[str], arguments: Sequence[str], too_
         too_old: what `NAME_predict` returns on a processor below all targets.
     """
     given = ", ".join([*arguments, "i64 %n", "ptr %given"])
+    cases = " ".join(f"i32 {i + 2}, label %t{i}" for i in range(len(targets)))
+    choice = [
+        "entry:",
+        f"  %chosen = call i32 @{name}.choose()",
+        f"  switch i32 %chosen, label %old [ {cases} ]",
+    ]
     lines = [
         f"@{name}.chosen = internal global i32 0",
         *_detect(name, targets),
         f"define i32 @{name}_predict({given}) #0 {{",
-        "entry:",
-        f"  %chosen = call i32 @{name}.choose()",
-        f"  switch i32 %chosen, label %old [ {_cases(targets)} ]",
+        *choice,
     ]
     for number, target in enumerate(targets):
         lines += [
@@ -47,19 +51,10 @@ def dispatcher(name: str, targets: Sequence[str], arguments: Sequence[str], too_
         lines.append(
             f'@{name}.target{number} = internal constant [{len(target) + 1} x i8] c"{target}\\00"'
         )
-    lines += [
-        f"define ptr @{name}_target() #0 {{",
-        "entry:",
-        f"  %chosen = call i32 @{name}.choose()",
-        f"  switch i32 %chosen, label %old [ {_cases(targets)} ]",
-    ]
+    lines += [f"define ptr @{name}_target() #0 {{", *choice]
     for number in range(len(targets)):
         lines += [f"t{number}:", f"  ret ptr @{name}.target{number}"]
     return "\n".join([*lines, "old:", f"  ret ptr @{name}.target{len(targets)}", "}"])
-
-
-def _cases(targets: Sequence[str]) -> str:
-    return " ".join(f"i32 {i + 2}, label %t{i}" for i in range(len(targets)))
 
 
 def _detect(name: str, targets: Sequence[str]) -> list[str]:

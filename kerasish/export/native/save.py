@@ -129,32 +129,24 @@ def _write(
     """Write all files; return why there is no library, or ""."""
     folder = os.path.dirname(os.path.abspath(path))
     suffix = library_suffix(processor)
+    contents = {".o": code, ".h": header.encode()}
+    if weights is not None:
+        contents[".weights"] = weights
     with tempfile.TemporaryDirectory(dir=folder) as staging:
-        source = os.path.join(staging, "model.o")
+        source, library = (os.path.join(staging, f"new{end}") for end in (".o", suffix))
         with open(source, "wb") as file:
             file.write(code)
-        library = os.path.join(staging, "library")
         missing = link(source, library, processor, exports)
-        files = [(source, f"{path}.o")]
-        if not missing:
-            files.append((library, f"{path}{suffix}"))
         library_name = f"{os.path.basename(path)}{suffix}"
         line = f"no library: {missing}" if missing else f"`{library_name}`: the library"
         readme = readme_of(path, system_of(processor), line, weights is not None)
-        texts = {".h": header, ".README.md": readme}
-        for end, text in texts.items():
-            temporary = os.path.join(staging, f"text{end}")
-            with open(temporary, "w", encoding="utf-8") as out:
-                out.write(text)
-            files.append((temporary, f"{path}{end}"))
-        if weights is not None:
-            temporary = os.path.join(staging, "weights")
-            with open(temporary, "wb") as file:
-                file.write(weights)
-            files.append((temporary, f"{path}.weights"))
-        for temporary, wanted in files:
-            with replacing(wanted) as new:
-                os.replace(temporary, new)
+        contents[".README.md"] = readme.encode()
+        for end, content in contents.items():
+            with open(os.path.join(staging, f"new{end}"), "wb") as file:
+                file.write(content)
+        for end in (*contents, *([] if missing else [suffix])):
+            with replacing(f"{path}{end}") as new:
+                os.replace(os.path.join(staging, f"new{end}"), new)
     return missing
 
 

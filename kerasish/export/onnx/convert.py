@@ -12,7 +12,7 @@ from kerasish.engine.model.exported import trace_samples
 from kerasish.errors import TraceError
 from kerasish.export.onnx import ops as ops
 from kerasish.export.onnx import stored
-from kerasish.export.onnx.fuse import fused, renamed
+from kerasish.export.onnx.fuse import fused, inputs_of, renamed
 from kerasish.export.onnx.package import need_onnx
 from kerasish.export.onnx.registry import COMPOSED, HOST_LAYERS, TRANSLATIONS, UNTRANSLATED, Call
 from kerasish.export.onnx.writer import Item, OnnxWriter
@@ -160,7 +160,7 @@ def _proto(
 
     wanted = {spec[0] for spec in outputs}
     nodes = renamed(fused(w, _needed(w.nodes, set(wanted)), wanted))
-    read = {n for node in nodes for n in _reads(node)}
+    read = {n for node in nodes for n in inputs_of(node)}
     for key in large.keys() - read:
         del large[key]
     kept = {key: a for key, a in w.initializers.items() if key in read}
@@ -174,24 +174,13 @@ def _proto(
     return proto
 
 
-def _reads(node: Any) -> set[str]:
-    """Return the names that a node reads, those inside its graphs included."""
-    names = set(node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                names |= _reads(inner)
-            names |= {v.name for v in graph.output}
-    return names
-
-
 def _needed(nodes: Sequence[Any], wanted: set[str]) -> list[Any]:
     """Return the nodes whose results are needed for the outputs."""
     kept = []
     for node in reversed(nodes):
         if wanted.intersection(node.output):
             kept.append(node)
-            wanted |= _reads(node)
+            wanted.update(inputs_of(node))
     return kept[::-1]
 
 
@@ -217,18 +206,10 @@ class Translator:
         return [values[i] for i in graph.outputs]
 
     def _constant(self, constant: Any) -> Item:
-        w = self.writer
         if not isinstance(constant, tuple):
-            return w.initializer(np.asarray(constant))
+            return self.writer.initializer(np.asarray(constant))
         spec, value = constant
-        number = (
-            w.as_scalar(value, spec.dtype)
-            if isinstance(value, OpenSize)
-            else w.like(value, spec.dtype)
-        )
-        if not spec.shape:
-            return number
-        return w.op("Expand", [number, w.shape(spec.shape)], spec.dtype, spec.shape)
+        return self.writer.filled(value, spec.dtype, spec.shape)
 
     def _node(self, node: SymbolicNode, inputs: list[Item]) -> list[Item]:
         key: Any = node.op.name if isinstance(node.op, ControlOp) else node.op

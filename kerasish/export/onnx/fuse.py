@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,10 +11,9 @@ from kerasish.export.onnx.writer import OnnxWriter
 
 def fused(w: OnnxWriter, nodes: Sequence[Any], outputs: set[str]) -> list[Any]:
     """Return the nodes with biases taken into the products and convolutions before them."""
-    readers: dict[str, int] = dict.fromkeys(outputs, 2)
+    readers = Counter(dict.fromkeys(outputs, 2))
     for node in nodes:
-        for name in _all_inputs(node):
-            readers[name] = readers.get(name, 0) + 1
+        readers.update(inputs_of(node))
     makers = {name: node for node in nodes for name in node.output}
     dropped = set()
     replaced = {}
@@ -34,13 +34,18 @@ def fused(w: OnnxWriter, nodes: Sequence[Any], outputs: set[str]) -> list[Any]:
     return [replaced.get(n.name, n) for n in kept]
 
 
-def _all_inputs(node: Any) -> list[str]:
+def graphs_of(node: Any) -> list[Any]:
+    """Return the graphs that a node's attributes hold."""
+    return [graph for a in node.attribute for graph in (a.g, *a.graphs)]
+
+
+def inputs_of(node: Any) -> list[str]:
+    """Return the names that a node reads, those inside its graphs included."""
     names = list(node.input)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                names += _all_inputs(inner)
-            names += [v.name for v in graph.output]
+    for graph in graphs_of(node):
+        for inner in graph.node:
+            names += inputs_of(inner)
+        names += [v.name for v in graph.output]
     return names
 
 
@@ -91,9 +96,8 @@ def _rename(node: Any, names: dict[str, str]) -> None:
             field[i] = names.get(name, name)
     if node.name in names:
         node.name = names[node.name]
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            for inner in graph.node:
-                _rename(inner, names)
-            for value in graph.output:
-                value.name = names.get(value.name, value.name)
+    for graph in graphs_of(node):
+        for inner in graph.node:
+            _rename(inner, names)
+        for value in graph.output:
+            value.name = names.get(value.name, value.name)

@@ -70,6 +70,11 @@ def untranslated(reason: str, *ops: Any) -> None:
         UNTRANSLATED[op] = reason
 
 
+def operator(kind: str, **attrs: Any) -> Translation:
+    """Return the translation of an op that ONNX has: one operator of the same inputs."""
+    return lambda w, call: w.op(kind, call.inputs, call.out.dtype, call.out.shape, **attrs)
+
+
 # --- layers that run on the host ----------------------------------------------------------------
 
 HOST_LAYERS: dict[type, Callable[..., Any]] = {}
@@ -102,11 +107,13 @@ class ComposedOp(GraphOp):
     variadic = False
 
 
+Parts = tuple[list[Any], dict[str, Any]]  # inputs and attributes
 Composed = tuple[ComposedOp, Sequence[Any], dict[str, Any]]
 COMPOSED: dict[Any, tuple[int, Callable[..., Composed | None]]] = {}
 
 
-def _no_kernel(xp: Any, *inputs: Any, **attrs: Any) -> Any:
+def not_run(xp: Any, *inputs: Any, **attrs: Any) -> Any:
+    """Raise an error: the kernel of ops that are only written."""
     raise NotImplementedError("a composed function in a graph for export is not run")
 
 
@@ -125,7 +132,7 @@ def composed(function: Any, shape: Callable[..., Spec], since: int = 0) -> Calla
     """
 
     def register(f: Callable[..., Any]) -> Any:
-        op = ComposedOp(function.__name__, _no_kernel, shape)
+        op = ComposedOp(function.__name__, not_run, shape)
 
         def bound(*args: Any, **kwargs: Any) -> Composed | None:
             result = f(*args, **kwargs)

@@ -47,6 +47,13 @@ def content(array: Array) -> Array:
     return flat.view("uint8")
 
 
+def code_of(onnx: Any, dtype: str) -> int | None:
+    """Return ONNX's number of a dtype; None: it has no such dtype."""
+    word = {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper())
+    code: int | None = getattr(onnx.TensorProto, word, None)
+    return code
+
+
 def tensor(onnx: Any, name: str, array: Array, numbers: bool = True) -> Any:
     """Return an array as a `TensorProto`.
 
@@ -56,8 +63,7 @@ def tensor(onnx: Any, name: str, array: Array, numbers: bool = True) -> Any:
         array: its numbers.
         numbers: whether the message holds them.
     """
-    word = {"float32": "FLOAT", "float64": "DOUBLE"}.get(name_of(array), name_of(array).upper())
-    kind = getattr(onnx.TensorProto, word)
+    kind = code_of(onnx, name_of(array))
     result = onnx.TensorProto(name=name, data_type=kind, dims=array.shape)
     if numbers:
         result.raw_data = content(array).tobytes()

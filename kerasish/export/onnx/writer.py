@@ -256,8 +256,7 @@ class OnnxWriter:
         Raises:
             ValueError: ONNX has no such dtype.
         """
-        word = {"float32": "FLOAT", "float64": "DOUBLE"}.get(dtype, dtype.upper())
-        code = getattr(self.onnx.TensorProto, word, None)
+        code = stored.code_of(self.onnx, dtype)
         if not isinstance(code, int):
             raise ValueError(f"ONNX has no tensors of {dtype}")
         return code
@@ -391,7 +390,12 @@ class OnnxWriter:
         return self._sizes[key]
 
     def as_scalar(self, size: Any, dtype: str) -> Item:
-        """Return a size as a number of a dtype without axes."""
-        if type(size) is int:
-            return self.like(size, dtype)
-        return self.cast(self.reshape(self.size(size), ()), dtype)
+        """Return a size, or another known number, as a number of a dtype without axes."""
+        if size is None or isinstance(size, OpenSize):
+            return self.cast(self.reshape(self.size(size), ()), dtype)
+        return self.like(size, dtype)
+
+    def filled(self, value: Any, dtype: str, shape: Sequence[Any]) -> Item:
+        """Return a number, known or an open size, repeated in a shape."""
+        number = self.as_scalar(value, dtype)
+        return self.op("Expand", [number, self.shape(shape)], dtype, shape) if shape else number

@@ -53,8 +53,10 @@ _SMALL_SIZE, _TEXT_RATIO = 2**24, 20  # what is read into memory: small, or not 
 def save_archive(model: Model, path: str) -> None:
     """Write `model` as a `.keras` archive."""
     config = write_json(described(model))
-    with replacing(path) as temporary:
-        _write_archive(model, config, temporary)
+    with replacing(path) as temporary, open_raw(temporary) as raw:
+        file: Any = Overlay(raw)
+        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
+            _write_members(model, config, archive, file)
 
 
 def save_folder(model: Model, path: str) -> None:
@@ -76,13 +78,6 @@ def save_folder(model: Model, path: str) -> None:
 def _metadata() -> str:
     now = datetime.datetime.now().strftime("%Y-%m-%d@%H:%M:%S")
     return write_json({"keras_version": KERAS_VERSION, "date_saved": now, "written_by": "kerasish"})
-
-
-def _write_archive(model: Layer, config: str, path: str) -> None:
-    with open_raw(path) as raw:
-        file: Any = Overlay(raw)
-        with zipfile.ZipFile(file, "w", zipfile.ZIP_STORED) as archive:
-            _write_members(model, config, archive, file)
 
 
 def _write_members(model: Layer, config: str, archive: zipfile.ZipFile, file: Overlay) -> None:

@@ -11,7 +11,7 @@ import tempfile
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from kerasish.errors import levels_to_user
 from kerasish.saving.paths import places
@@ -19,17 +19,10 @@ from kerasish.saving.paths import places
 if TYPE_CHECKING:
     from kerasish.engine.layer.layer import Layer
     from kerasish.engine.model.model import Model
+    from kerasish.saving.formats.archive import Archive
 
 FOLDER = "assets"
 _MOST_BYTES = 2**30
-
-
-class _Members(Protocol):
-    def names(self) -> list[str]: ...
-
-    def read(self, name: str) -> bytes: ...
-
-    def where(self, name: str) -> str: ...
 
 
 @contextmanager
@@ -59,7 +52,7 @@ def warn_of_assets(model: Model, path: str) -> None:
         )
 
 
-def load_assets(model: Layer, archive: _Members) -> None:
+def load_assets(model: Layer, archive: Archive) -> None:
     """Let the parts of `model` read their assets from an archive.
 
     Raises:
@@ -78,7 +71,7 @@ def load_assets(model: Layer, archive: _Members) -> None:
                 _load(place, folder, archive.where(f"{FOLDER}/{place.path}"))
 
 
-def _unpack(archive: _Members, names: list[str], root: str) -> None:
+def _unpack(archive: Archive, names: list[str], root: str) -> None:
     left = _MOST_BYTES
     for name in names:
         content = archive.read(name)

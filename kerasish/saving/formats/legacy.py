@@ -63,15 +63,15 @@ def _put_text(holder: Any, key: str, text: str) -> None:
 def _put_weights(output: hdf5_output.NewFile, root: Any, model: Model) -> None:
     _put_text(root, "backend", "kerasish")
     _put_text(root, "keras_version", KERAS_VERSION)
-    hdf5_output.put_names(root, "layer_names", [layer.name for layer in _layers(model)])
+    hdf5_output.put_names(root, "layer_names", [layer.name for layer in model.layers])
     for name, own in _weights_by_group(model):
         _put_variables(output, root.create_group(name), own)
 
 
 def _weights_by_group(model: Model) -> list[tuple[str, list[Any]]]:
     """Return (group, variables) for each layer, and for what the model holds itself."""
-    groups = [(layer.name, _legacy_order(layer)) for layer in _layers(model)]
-    return [*groups, (TOP, _top_level(model))]
+    groups = [(layer.name, _trainable_first(layer.weights)) for layer in model.layers]
+    return [*groups, (TOP, _trainable_first(model.own_variables()))]
 
 
 def _put_variables(output: hdf5_output.NewFile, group: Any, variables: list[Any]) -> None:
@@ -86,20 +86,9 @@ def _put_variables(output: hdf5_output.NewFile, group: Any, variables: list[Any]
         output.put_array(group, name, v.numpy())
 
 
-def _layers(model: Model) -> list[Any]:
-    """Return the layers that the format counts: all direct layers of a model."""
-    return list(model.layers)
-
-
-def _legacy_order(layer: Layer) -> list[Any]:
-    """Return a layer's weights as the format orders them: what can be trained first."""
-    every = layer.weights
-    return [v for v in every if v.trainable] + [v for v in every if not v.trainable]
-
-
-def _top_level(model: Model) -> list[Any]:
-    own = model.own_variables()
-    return [v for v in own if v.trainable] + [v for v in own if not v.trainable]
+def _trainable_first(variables: list[Any]) -> list[Any]:
+    """Return variables as the format orders them: what can be trained first."""
+    return [v for v in variables if v.trainable] + [v for v in variables if not v.trainable]
 
 
 # --- reading ----------------------------------------------------------------------------------
@@ -130,16 +119,13 @@ def load_legacy(
         if compile and text is not None:
             where = f"{path}: training_config"
             settings = read_json(text, where)
-            restore(lambda: _compile(model, settings, custom_objects, where), where)
+            restore(
+                lambda: model.compile_from_config(modern_training(settings, custom_objects, where)),
+                where,
+            )
             _plan_optimizer(plan, model, file)
         plan.run()
     return model
-
-
-def _compile(
-    model: Model, settings: dict[str, Any], custom_objects: Mapping[str, Any] | None, where: str
-) -> None:
-    model.compile_from_config(modern_training(settings, custom_objects, where))
 
 
 def modern_training(
@@ -192,11 +178,6 @@ def _root(file: Any, path: str) -> Any:
     return root
 
 
-def _plan(model: Model, root: Any, path: str, by: str | None) -> LoadPlan:
-    with hdf5.clear_errors(path):
-        return _compare(model, root, path, by)
-
-
 def _stored(root: Any, path: str) -> dict[str, list[Entry]]:
     """Return the arrays of each layer that has any, in the file's order."""
     with hdf5.clear_errors(path):
@@ -209,18 +190,20 @@ def _stored(root: Any, path: str) -> dict[str, list[Entry]]:
     return {name: entries for name, entries in results.items() if entries}
 
 
-def _compare(model: Model, root: Any, path: str, by: str | None) -> LoadPlan:
+def _plan(model: Model, root: Any, path: str, by: str | None) -> LoadPlan:
     plan = LoadPlan(path)
-    stored = _stored(root, path)
-    layers = [layer for layer in _layers(model) if layer.weights]
-    if by == "name":
-        for layer in layers:
-            if layer.name in stored:
-                _pair(plan, layer.name, _legacy_order(layer), stored[layer.name])
-    else:
-        _by_position(plan, layers, stored, by)
-    if TOP in root.links():
-        _pair(plan, TOP, _top_level(model), _entries(root, TOP, path))
+    with hdf5.clear_errors(path):
+        stored = _stored(root, path)
+        layers = [layer for layer in model.layers if layer.weights]
+        if by == "name":
+            for layer in layers:
+                if layer.name in stored:
+                    _pair(plan, layer.name, _trainable_first(layer.weights), stored[layer.name])
+        else:
+            _by_position(plan, layers, stored, by)
+        if TOP in root.links():
+            own = _trainable_first(model.own_variables())
+            _pair(plan, TOP, own, _entries(root, TOP, path))
     return plan
 
 
@@ -236,13 +219,11 @@ def _by_position(
         )
         return
     for layer, name in zip(layers, names):
-        _pair(plan, layer.name, _legacy_order(layer), stored[name])
+        _pair(plan, layer.name, _trainable_first(layer.weights), stored[name])
     for layer in layers[len(names) :]:
-        for v in layer.weights:
-            plan.misfits.append(Misfit("missing", f"{layer.name}/{v.name}", str(v.shape), "-"))
+        _pair(plan, layer.name, layer.weights, [])
     for name in names[len(layers) :]:
-        for entry in stored[name]:
-            plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+        _pair(plan, name, [], stored[name])
 
 
 def _entries(root: Any, name: str, path: str) -> list[Entry]:
@@ -259,14 +240,8 @@ def _entries(root: Any, name: str, path: str) -> list[Entry]:
 
 
 def _pair(plan: LoadPlan, name: str, own: list[Any], entries: list[Entry]) -> None:
-    for i, v in enumerate(own):
-        where = f"{name}/{v.name}"
-        if i >= len(entries):
-            plan.misfits.append(Misfit("missing", where, str(tuple(v.shape)), "-"))
-        else:
-            plan.pair(v, entries[i], where)
-    for entry in entries[len(own) :]:
-        plan.misfits.append(Misfit("extra", entry.where, "-", str(entry.shape)))
+    numbered = {str(i): entry for i, entry in enumerate(entries)}
+    plan.pair_each([(v, f"{name}/{v.name}") for v in own], numbered)
 
 
 def _plan_seeds(plan: LoadPlan, model: Layer, file: Any) -> None:

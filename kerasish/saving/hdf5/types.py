@@ -37,6 +37,8 @@ def dtype_of(data: bytes) -> Any:
     kind, bits, size = data[0] & 15, data[1], int.from_bytes(data[4:8], "little")
     if data[0] >> 4 not in (1, 2, 3) or not 0 < size <= 2**16:
         raise ValueError("a type is described in an unknown way")
+    if kind in _BYTES:
+        return np.dtype(f"{_BYTES[kind]}{size}")
     if kind not in _READERS:
         raise ValueError(f"{_NAMES.get(kind, f'type {kind}')}: no numbers")
     return _READERS[kind](bits, size, data)
@@ -65,14 +67,6 @@ def _float(bits: int, size: int, data: bytes) -> np.dtype[Any]:
     return np.dtype(f"{'>' if bits & 1 else '<'}f{size}")
 
 
-def _string(bits: int, size: int, data: bytes) -> Any:
-    return np.dtype(f"S{size}")
-
-
-def _opaque(bits: int, size: int, data: bytes) -> Any:
-    return np.dtype(f"V{size}")
-
-
 def _enumeration(bits: int, size: int, data: bytes) -> Any:
     """Booleans are an enumeration of FALSE and TRUE; others are refused."""
     base = dtype_of(data[8:])
@@ -99,7 +93,6 @@ def _variable(bits: int, size: int, data: bytes) -> Text:
     return Text()
 
 
-_READERS = {
-    0: _integer, 1: _float, 3: _string, 5: _opaque, 6: _compound, 8: _enumeration, 9: _variable,
-}  # fmt: skip
+_BYTES = {3: "S", 5: "V"}
+_READERS = {0: _integer, 1: _float, 6: _compound, 8: _enumeration, 9: _variable}
 _NAMES = {2: "times", 4: "bit fields", 7: "references", 10: "arrays as elements"}

@@ -12,7 +12,19 @@ from kerasish.ops.op import Op
 from kerasish.ops.shapes import same
 from kerasish.typing import Array, Axis
 
-Call = tuple[Op, list[Any], dict[str, Any]]
+
+class FusedOp(Op):
+    """An op that is in no registry, since only the eager engine uses it.
+
+    Attributes:
+        shown: the number of results that the composed function returns; the others are for its
+            gradient. 0: all.
+    """
+
+    shown = 0
+
+
+Call = tuple[FusedOp, list[Any], dict[str, Any]]
 
 
 class Result(NamedTuple):
@@ -25,23 +37,24 @@ def make_op(
     kernel: Callable[..., Any],
     grad: Callable[..., Any] | None = None,
     outputs: int = 1,
-    first_alone: bool = False,
+    shown: int = 0,
     accumulates: bool = False,
     flops: Callable[..., int] | None = None,
-) -> Op:
-    """Return an op that is in no registry, since only the eager engine uses it.
+) -> FusedOp:
+    """Return a fused op.
 
     Args:
         kernel: function of the array module and of arrays.
         grad: the rule of its gradient.
         outputs: the number of results.
-        first_alone: whether gradients reach only the first result: the rule gets None for the
+        shown: see `FusedOp`; gradients reach only the first result then: the rule gets None for the
             others, and no zeros are written for them.
         accumulates: whether the rule takes `onto`, see `Op.accumulates`.
         flops: see `Op.flops`.
     """
-    op = Op(kernel, "fused", same, grad, None, 0, None, (), False, outputs, None)
-    op.sparse_gradients, op.accumulates, op.flops = first_alone, accumulates, flops
+    op = FusedOp(kernel, "fused", same, grad, None, 0, None, (), False, outputs, None)
+    op.shown, op.sparse_gradients = shown, shown > 0
+    op.accumulates, op.flops = accumulates, flops
     return op
 
 

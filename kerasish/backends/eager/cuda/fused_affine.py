@@ -105,7 +105,7 @@ def _gradient(
     if onto is None and len(units) == 1 and bias and kernel.tracked and bias[0].tracked:
         gradients = _ALL_GRADIENTS if x.tracked else _OF_WEIGHTS
         if isinstance(g.value, np.ndarray):
-            results = gradients(g, y, x, kernel, kind=kind)
+            results = gradients(g, y, x, kernel, kind=kind, by_x=x.tracked)
             return list(results) if x.tracked else [None, *results]
     if kind == "relu":
         g = THROUGH_RELU(g, y)
@@ -121,37 +121,21 @@ def _gradient(
     return [by_x, by_kernel, *(BIAS_GRADIENT(g) if b.tracked else None for b in bias)]
 
 
-def _all_kernel(
-    xp: ArrayModule, g: Array, y: Array, x: Array, kernel: Array, *, kind: str | None
+def _together_kernel(
+    xp: ArrayModule, g: Array, y: Array, x: Array, kernel: Array, *, kind: str | None, by_x: bool
 ) -> tuple[Array, ...]:
-    return onednn_product.gradients(g, y if kind else None, x, kernel, True)
+    return onednn_product.gradients(g, y if kind else None, x, kernel, by_x)
 
 
-def _of_weights_kernel(
-    xp: ArrayModule, g: Array, y: Array, x: Array, kernel: Array, *, kind: str | None
-) -> tuple[Array, ...]:
-    return onednn_product.gradients(g, y if kind else None, x, kernel, False)
-
-
-def _all_rule(
-    h: Array, dx: Array, g: Array, y: Array, x: Array, kernel: Array, kind: str | None
+def _together_rule(
+    h: Array, dx: Array, g: Array, y: Array, x: Array, kernel: Array, kind: str | None, by_x: bool
 ) -> list[Any]:
     def back(g: Array, x: Array, kernel: Array) -> Any:
         g = THROUGH_RELU(g, y) if kind == "relu" else g
-        return [_ROWS_GRADIENT(g, kernel), *_WEIGHTS_GRADIENT(g, x)]
+        return [*([_ROWS_GRADIENT(g, kernel)] if by_x else []), *_WEIGHTS_GRADIENT(g, x)]
 
-    by_g, by_x, by_kernel = again(back, [g, x, kernel], h)
-    return [by_g, None, by_x, by_kernel]
-
-
-def _of_weights_rule(
-    h: Array, dx: Array, g: Array, y: Array, x: Array, kernel: Array, kind: str | None
-) -> list[Any]:
-    def back(g: Array, x: Array) -> Any:
-        return list(_WEIGHTS_GRADIENT(THROUGH_RELU(g, y) if kind == "relu" else g, x))
-
-    by_g, by_x = again(back, [g, x], h)
-    return [by_g, None, by_x, None]
+    slope_g, slope_x, slope_kernel = again(back, [g, x, kernel], h)
+    return [slope_g, None, slope_x, slope_kernel]
 
 
 def _flops(of_rows: int, of_columns: int, in_results: bool = False) -> Any:
@@ -183,8 +167,8 @@ _ROWS_ONTO = make_op(
 # Of the kernel and of the bias: incoming gradients are summed as the product reads them.
 _WEIGHTS_GRADIENT = make_op(_weights_kernel, _weights_rule, outputs=2, flops=_flops(0, 1))
 # All of them together on the CPU, where an op's Python takes as long as a small product.
-_ALL_GRADIENTS = make_op(_all_kernel, _all_rule, outputs=3, flops=_flops_of_all)
-_OF_WEIGHTS = make_op(_of_weights_kernel, _of_weights_rule, outputs=2, flops=_flops(0, 2))
+_ALL_GRADIENTS = make_op(_together_kernel, _together_rule, outputs=3, flops=_flops_of_all)
+_OF_WEIGHTS = make_op(_together_kernel, _together_rule, outputs=2, flops=_flops(0, 2))
 _AFFINE = make_op(_affine_kernel, _gradient, accumulates=True, flops=_flops(0, 1))
 
 

@@ -38,25 +38,8 @@ def _kernel(
 
 
 def _gradient_kernel(
-    xp: ArrayModule,
-    g: Array,
-    y: Array,
-    stats: Array,
-    q: Array,
-    k: Array,
-    v: Array,
-    *,
-    scale: float,
-    causal: bool,
-) -> Array:
-    args = (g, q, k, v, None, y, stats, scale, causal, False)
-    return cudnn_attention.attention_gradient(*args)
-
-
-def _biased_kernel(
-    xp: ArrayModule, g: Array, y: Array, stats: Array, q: Array, k: Array, v: Array, bias: Array,
-    *, scale: float,
-    causal: bool, by_bias: bool,
+    xp: ArrayModule, g: Array, y: Array, stats: Array, q: Array, k: Array, v: Array,
+    bias: Array = None, *, scale: float = 1.0, causal: bool = False, by_bias: bool = False,
 ) -> Array:  # fmt: skip
     args = (g, q, k, v, bias, y, stats, scale, causal, by_bias)
     return cudnn_attention.attention_gradient(*args)
@@ -84,17 +67,15 @@ def _again(
 
 def _rule(g: Array, y: Array, *inputs: Any, scale: float, causal: bool) -> Any:
     given, attrs = (g[0], y[0], y[1], *inputs), {"scale": scale, "causal": causal}
-    if len(inputs) == 3:
-        return _GRADIENT(*given, **attrs)
-    if inputs[3].tracked:
+    if len(inputs) > 3 and inputs[3].tracked:
         return _WITH_BIAS(*given, by_bias=True, **attrs)
-    return (*_BIASED(*given, by_bias=False, **attrs), None)
+    results = _GRADIENT(*given, by_bias=False, **attrs)
+    return (*results, None) if len(inputs) > 3 else results
 
 
 _GRADIENT = make_op(_gradient_kernel, _again, outputs=3)
-_BIASED = make_op(_biased_kernel, _again, outputs=3)
-_WITH_BIAS = make_op(_biased_kernel, _again, outputs=4)
-ATTENTION = make_op(_kernel, _rule, outputs=2, first_alone=True)
+_WITH_BIAS = make_op(_gradient_kernel, _again, outputs=4)
+_ATTENTION = make_op(_kernel, _rule, outputs=2, shown=1)
 
 
 def _bias(bias: Array, mask: Array, dtype: str, full: tuple[int, ...]) -> list[Any] | None:
@@ -145,7 +126,7 @@ def fused_attention(
     gradient = bool(more and more[0].tracked) if tracked else None
     if not cudnn_attention.does(request, device_of(*given), gradient):
         return None
-    return ATTENTION, given + more, {"scale": factor, "causal": bool(is_causal)}
+    return _ATTENTION, given + more, {"scale": factor, "causal": bool(is_causal)}
 
 
 def fused_attend(

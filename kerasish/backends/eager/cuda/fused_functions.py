@@ -22,7 +22,7 @@ from kerasish.backends.eager.cuda.fused_affine import (
     fused_affine,
     fused_einsum_affine,
 )
-from kerasish.backends.eager.cuda.fused_attention import ATTENTION, fused_attend, fused_attention
+from kerasish.backends.eager.cuda.fused_attention import fused_attend, fused_attention
 from kerasish.backends.eager.cuda.fused_convolution import fused_biased_conv
 from kerasish.backends.eager.cuda.fused_metrics import (
     fused_class_hits,
@@ -30,11 +30,6 @@ from kerasish.backends.eager.cuda.fused_metrics import (
     fused_running_sums,
 )
 from kerasish.backends.eager.cuda.fused_norm import (
-    BATCH_NORM,
-    GROUP_NORM,
-    LAYER_NORM,
-    RMS_NORM,
-    STANDARDIZE,
     fused_group_norm,
     fused_layer_norm,
     fused_moments,
@@ -42,10 +37,7 @@ from kerasish.backends.eager.cuda.fused_norm import (
     fused_standardize,
     fused_standardize_batch,
 )
-from kerasish.backends.eager.cuda.fused_pool import MAX_POOL
 from kerasish.backends.eager.cuda.fused_softmax import (
-    CLASS_LOSS,
-    TARGET_LOSS,
     fused_class_loss,
     fused_log_softmax,
     fused_softmax,
@@ -167,16 +159,4 @@ FUSED_FUNCTIONS: dict[Any, Callable[..., Call | Result | None]] = {
     crossentropy.class_hits: fused_class_hits,
     statistics.mean: fused_mean,
     statistics.running_sums: fused_running_sums,
-}
-# The number of an op's results that the function returns; the others are for its gradient.
-FIRST_RESULTS = {
-    CLASS_LOSS: 1,
-    MAX_POOL: 1,
-    TARGET_LOSS: 1,
-    LAYER_NORM: 1,
-    RMS_NORM: 1,
-    GROUP_NORM: 1,
-    STANDARDIZE: 1,
-    ATTENTION: 1,
-    BATCH_NORM: 3,
 }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -24,67 +25,70 @@ def _kernels(xp: ArrayModule) -> ModuleType:
     return numpy_norm if xp is np else norm
 
 
-def _layer_norm_kernel(
-    xp: ArrayModule, x: Array, gamma: Array, beta: Array, *, epsilon: float
+def _normalize_kernel(
+    xp: ArrayModule, x: Array, gamma: Array, *beta: Any, epsilon: float, groups: int
 ) -> Array:
-    return _kernels(xp).layer_norm(x, gamma, beta, epsilon)
+    shift = beta[0] if beta else None
+    if groups:
+        return norm.group_norm(x, groups, gamma, shift, epsilon)
+    return _kernels(xp).layer_norm(x, gamma, shift, epsilon, shift is not None)
 
 
-def _rms_norm_kernel(xp: ArrayModule, x: Array, gamma: Array, *, epsilon: float) -> Array:
-    return _kernels(xp).layer_norm(x, gamma, None, epsilon, centered=False)
-
-
-def _norm_gradient_kernel(
-    xp: ArrayModule,
-    g: Array,
-    x: Array,
-    gamma: Array,
-    mean: Array,
-    scale: Array,
-    *,
-    epsilon: float,
-    centered: bool,
-) -> Array:
+def _normalize_gradient_kernel(
+    xp: ArrayModule, g: Array, x: Array, gamma: Array, mean: Array, scale: Array, *,
+    epsilon: float, groups: int, centered: bool,
+) -> Array:  # fmt: skip
+    if groups:
+        return norm.group_norm_gradient(g, x, groups, gamma, mean, scale)
     return _kernels(xp).layer_norm_gradient(g, x, gamma, mean, scale, centered)
 
 
-def _norm_composed(x: Array, gamma: Array, beta: Array, epsilon: float, centered: bool) -> Any:
-    if centered:
-        f = composition(normalization.layer_normalization)
-        return f(x, gamma, beta, epsilon=epsilon)
-    return composition(normalization.rms_normalization)(x, gamma, epsilon=epsilon)
+def _gradient_again(
+    h: Array, g: Array, x: Array, gamma: Array, composed: Callable[..., Any]
+) -> list[Any]:
+    """Return the gradients by g, x and gamma of the gradients by x, gamma and beta.
 
+    Args:
+        composed: the normalization of x by gamma and beta.
+    """
 
-def _norm_again(
-    h: Array, y: Array, g: Array, x: Array, gamma: Array, mean: Array, scale: Array, epsilon: float,
-    centered: bool,
-) -> Any:  # fmt: skip
     def back(g: Array, x: Array, gamma: Array) -> Any:
-        beta = multiply(gamma, 0)
-        given = [x, gamma, beta] if centered else [x, gamma]
+        dx, *others = again(composed, [x, gamma, multiply(gamma, 0)], [g])
+        return (dx, *(cast(d, "float32") for d in others))
 
-        def fused(x: Array, gamma: Array, beta: Array = beta) -> Any:
-            return _norm_composed(x, gamma, beta, epsilon, centered)
+    return again(back, [g, x, gamma], h)
 
-        result = again(fused, given, [g])
+
+def _normalize_again(
+    h: Array, y: Array, g: Array, x: Array, gamma: Array, mean: Array, scale: Array,
+    epsilon: float, groups: int, centered: bool,
+) -> Any:  # fmt: skip
+    def composed(x: Array, gamma: Array, beta: Array) -> Any:
+        if groups:
+            f = composition(normalization.group_normalization)
+            return f(x, groups, gamma, beta, -1, epsilon)
+        if centered:
+            f = composition(normalization.layer_normalization)
+            return f(x, gamma, beta, epsilon=epsilon)
         # Kernels also return sums of g without centering, but no code uses them.
-        return (*result[:2], cast(result[2] if centered else multiply(gamma, 0), "float32"))
+        y = composition(normalization.rms_normalization)(x, gamma, epsilon=epsilon)
+        return add(y, multiply(beta, 0))
 
-    return (*again(back, [g, x, gamma], h), None, None)
+    return (*_gradient_again(h, g, x, gamma, composed), None, None)
 
 
-def _norm_rule(g: Array, y: Array, x: Array, gamma: Array, *beta: Any, epsilon: float) -> Any:
-    centered = bool(beta)
-    dx, by_gamma, by_beta = _NORM_GRADIENT(
-        g[0], x, gamma, y[1], y[2], epsilon=epsilon, centered=centered
+def _normalize_rule(
+    g: Array, y: Array, x: Array, gamma: Array, *beta: Any, epsilon: float, groups: int
+) -> Any:
+    dx, by_gamma, by_beta = _NORMALIZE_GRADIENT(
+        g[0], x, gamma, y[1], y[2], epsilon=epsilon, groups=groups, centered=bool(beta)
     )
-    result = (dx, cast(by_gamma, gamma.dtype))
-    return (*result, cast(by_beta, beta[0].dtype)) if centered else result
+    return (dx, cast(by_gamma, gamma.dtype), *(cast(by_beta, b.dtype) for b in beta))
 
 
-_NORM_GRADIENT = make_op(_norm_gradient_kernel, _norm_again, outputs=3)
-LAYER_NORM = make_op(_layer_norm_kernel, _norm_rule, outputs=3, first_alone=True)
-RMS_NORM = make_op(_rms_norm_kernel, _norm_rule, outputs=3, first_alone=True)
+_NORMALIZE_GRADIENT = make_op(_normalize_gradient_kernel, _normalize_again, outputs=3)
+# Layer normalization, RMS normalization without beta, group normalization with `groups`.
+_NORMALIZE = make_op(_normalize_kernel, _normalize_rule, outputs=3, shown=1)
 
 
 def _epsilon(epsilon: float | None) -> float:
@@ -105,7 +109,7 @@ def fused_layer_norm(
         return None
     if not gamma.shape == beta.shape == x.shape[-1:]:
         return None
-    return LAYER_NORM, [x, gamma, beta], {"epsilon": _epsilon(epsilon)}
+    return _NORMALIZE, [x, gamma, beta], {"epsilon": _epsilon(epsilon), "groups": 0}
 
 
 def fused_rms_norm(
@@ -118,64 +122,7 @@ def fused_rms_norm(
     scale = as_tensor(scale)
     if not fits(x, scale) or not is_last(axis, len(x.shape)) or scale.shape != x.shape[-1:]:
         return None
-    return RMS_NORM, [x, scale], {"epsilon": _epsilon(epsilon)}
-
-
-# --- group normalization ------------------------------------------------------------------------
-
-
-def _group_norm_kernel(
-    xp: ArrayModule, x: Array, gamma: Array, beta: Array, *, groups: int, epsilon: float
-) -> Array:
-    return norm.group_norm(x, groups, gamma, beta, epsilon)
-
-
-def _group_gradient_kernel(
-    xp: ArrayModule,
-    g: Array,
-    x: Array,
-    gamma: Array,
-    mean: Array,
-    scale: Array,
-    *,
-    groups: int,
-    epsilon: float,
-) -> Array:
-    return norm.group_norm_gradient(g, x, groups, gamma, mean, scale)
-
-
-def _group_again(
-    h: Array,
-    y: Array,
-    g: Array,
-    x: Array,
-    gamma: Array,
-    mean: Array,
-    scale: Array,
-    groups: int,
-    epsilon: float,
-) -> Any:
-    composed = composition(normalization.group_normalization)
-
-    def fused(x: Array, gamma: Array, beta: Array) -> Any:
-        return composed(x, groups, gamma, beta, -1, epsilon)
-
-    def back(g: Array, x: Array, gamma: Array) -> Any:
-        dx, *others = again(fused, [x, gamma, multiply(gamma, 0)], [g])
-        return (dx, *(cast(d, "float32") for d in others))
-
-    return (*again(back, [g, x, gamma], h), None, None)
-
-
-def _group_rule(
-    g: Array, y: Array, x: Array, gamma: Array, beta: Array, **attrs: Any
-) -> tuple[Any, ...]:
-    dx, by_gamma, by_beta = _GROUP_GRADIENT(g[0], x, gamma, y[1], y[2], **attrs)
-    return dx, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype)
-
-
-_GROUP_GRADIENT = make_op(_group_gradient_kernel, _group_again, outputs=3)
-GROUP_NORM = make_op(_group_norm_kernel, _group_rule, outputs=3, first_alone=True)
+    return _NORMALIZE, [x, scale], {"epsilon": _epsilon(epsilon), "groups": 0}
 
 
 def fused_group_norm(
@@ -191,7 +138,7 @@ def fused_group_norm(
         return None
     if not gamma.shape == beta.shape == x.shape[-1:]:
         return None
-    return GROUP_NORM, [x, gamma, beta], {"groups": int(groups), "epsilon": float(epsilon)}
+    return _NORMALIZE, [x, gamma, beta], {"epsilon": float(epsilon), "groups": int(groups)}
 
 
 # --- moments of a batch ---------------------------------------------------------------------------
@@ -255,11 +202,7 @@ def _batch_again(
         center, variance = composition(normalization.moments)(x, axes)
         return composition(normalization.standardize)(x, center, variance, gamma, beta, -1, epsilon)
 
-    def back(g: Array, x: Array, gamma: Array) -> Any:
-        dx, *others = again(fused, [x, gamma, multiply(gamma, 0)], [g])
-        return (dx, *(cast(d, "float32") for d in others))
-
-    by_g, by_x, by_gamma = again(back, [g, x, gamma], h)
+    by_g, by_x, by_gamma = _gradient_again(h, g, x, gamma, fused)
     return by_g, by_x, None, None, by_gamma
 
 
@@ -290,7 +233,7 @@ def _standardize_rule(
 
 
 _BATCH_GRADIENT = make_op(_batch_gradient_kernel, _batch_again, outputs=3)
-STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2, first_alone=True)
+_STANDARDIZE = make_op(_standardize_kernel, _standardize_rule, outputs=2, shown=1)
 
 
 def fused_standardize(
@@ -306,7 +249,7 @@ def fused_standardize(
         return None
     if any(v.shape != shape[-1:] for v in given[1:]):
         return None
-    return STANDARDIZE, given, {"epsilon": float(epsilon)}
+    return _STANDARDIZE, given, {"epsilon": float(epsilon)}
 
 
 # --- batch normalization by the batch's moments ---------------------------------------------------
@@ -329,7 +272,7 @@ def _batch_rule(
     return dx, cast(by_gamma, gamma.dtype), cast(by_beta, beta.dtype), None, None
 
 
-BATCH_NORM = make_op(_batch_kernel, _batch_rule, outputs=5, first_alone=True)
+_BATCH_NORM = make_op(_batch_kernel, _batch_rule, outputs=5, shown=3)
 
 
 def fused_standardize_batch(
@@ -344,4 +287,4 @@ def fused_standardize_batch(
         return None
     if any(v.shape != x.shape[-1:] or v.dtype != "float32" for v in columns):
         return None
-    return BATCH_NORM, given, {"momentum": float(momentum), "epsilon": float(epsilon)}
+    return _BATCH_NORM, given, {"momentum": float(momentum), "epsilon": float(epsilon)}

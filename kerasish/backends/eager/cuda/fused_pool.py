@@ -6,13 +6,11 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.backends import onednn
 from kerasish.backends.eager import onednn_pool
 from kerasish.backends.eager.cuda.fused import Call, make_op
 from kerasish.backends.eager.loop_elements import is_finite
 from kerasish.backends.eager.memory import empty
 from kerasish.backends.eager.native_loops import FLOAT
-from kerasish.backends.eager.onednn_runner import PrimitiveRunner, PrimitiveStep, find
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.pool import pool_max, pool_max_select
 from kerasish.ops.basic.window import layout
@@ -22,30 +20,16 @@ from kerasish.typing import Array, ArrayModule, IntOrTuple, TensorLike
 Shape = tuple[int, ...]
 
 
-def _runner(backward: bool, shape: Shape, settings: dict[str, Any]) -> PrimitiveRunner | None:
-    """Return the runner of a pooling, or of its gradient; None: oneDNN does not support it."""
-
-    def make() -> PrimitiveRunner:
-        geometry = onednn_pool.geometry_of(shape, settings)
-        if backward:
-            return PrimitiveRunner([PrimitiveStep(onednn.pool_backward("max", geometry))], {})
-        return PrimitiveRunner(
-            [PrimitiveStep(onednn.pool_forward("max", geometry, training=True))], {}
-        )
-
-    return find(("max_pool", backward, shape, *settings.values()), make)
-
-
 def _kernel(
     xp: ArrayModule, x: Array, *, size: Shape, strides: Shape, padding: Any
 ) -> tuple[Array, Array]:
     """Return the largest element of each window, and its place in oneDNN's format."""
     settings = {"size": size, "strides": strides, "padding": padding}
-    runner = _runner(False, x.shape, settings)
+    runner = onednn_pool.find_runner("max_and_places", x.shape, settings)
     assert runner is not None
     workspace = runner.steps[0].primitive.workspace
     assert workspace is not None
-    y = empty(onednn_pool.geometry_of(x.shape, settings).y_shape, FLOAT)
+    y = empty(onednn_pool.result_shape(x.shape, **settings), FLOAT)
     places = empty((workspace.nbytes,), np.dtype("uint8"))
     runner.run(x=np.ascontiguousarray(x), y=y, workspace=places)
     return y, places
@@ -55,7 +39,8 @@ def _gradient_kernel(
     xp: ArrayModule, g: Array, x: Array, places: Array, *,
     size: Shape, strides: Shape, padding: Any,
 ) -> Array:  # fmt: skip
-    runner = _runner(True, x.shape, {"size": size, "strides": strides, "padding": padding})
+    settings = {"size": size, "strides": strides, "padding": padding}
+    runner = onednn_pool.find_runner("gradient_at_places", x.shape, settings)
     assert runner is not None
     dx = empty(x.shape, FLOAT)
     runner.run(dy=np.ascontiguousarray(g), dx=dx, workspace=places)
@@ -70,7 +55,7 @@ MAX_POOL = make_op(
     _kernel,
     lambda g, y, x, **settings: (_GRADIENT(g[0], x, y[1], **settings),),
     outputs=2,
-    first_alone=True,
+    shown=1,
 )
 
 
@@ -93,5 +78,6 @@ def fused_max_pool(
     given = {"size": pool_size, "strides": strides, "padding": padding}
     assert pool_max.canonical is not None
     settings = pool_max.canonical([value.shape], given)
-    runners = [_runner(backward, value.shape, settings) for backward in (False, True)]
+    kinds = ("max_and_places", "gradient_at_places")
+    runners = [onednn_pool.find_runner(kind, value.shape, settings) for kind in kinds]
     return None if None in runners else (MAX_POOL, [x], settings)

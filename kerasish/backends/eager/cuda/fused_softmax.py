@@ -92,11 +92,11 @@ def _class_loss_again(
 
 
 _CLASS_LOSS_GRADIENT = make_op(_class_loss_gradient_kernel, _class_loss_again)
-CLASS_LOSS = make_op(
+_CLASS_LOSS = make_op(
     _class_loss_kernel,
     lambda g, y, classes, x: (None, _CLASS_LOSS_GRADIENT(g[0], classes, x, y[1])),
     outputs=2,
-    first_alone=True,
+    shown=1,
 )
 
 
@@ -111,7 +111,7 @@ def fused_class_loss(
         return None
     if classes.dtype != "int32":
         classes = cast(classes, "int32")
-    return CLASS_LOSS, [classes, x], {}
+    return _CLASS_LOSS, [classes, x], {}
 
 
 def _target_loss_kernel(xp: ArrayModule, target: Array, x: Array) -> Array:
@@ -144,7 +144,7 @@ def _target_loss_rule(g: Array, y: Array, target: Array, x: Array) -> tuple[Any,
 
 
 _TARGET_LOSS_GRADIENT = make_op(_target_loss_gradient_kernel, _target_loss_again)
-TARGET_LOSS = make_op(_target_loss_kernel, _target_loss_rule, outputs=3, first_alone=True)
+_TARGET_LOSS = make_op(_target_loss_kernel, _target_loss_rule, outputs=3, shown=1)
 
 
 def fused_target_loss(
@@ -155,4 +155,4 @@ def fused_target_loss(
     if not from_logits or not fits(x) or not is_last(axis, len(x.shape)):
         return None
     target = cast(as_tensor(target), x.dtype)
-    return (TARGET_LOSS, [target, x], {}) if target.shape == x.shape else None
+    return (_TARGET_LOSS, [target, x], {}) if target.shape == x.shape else None

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -45,9 +46,7 @@ class _RowLayout:
         self.channels = x.shape[-1]
         self.width = self.channels // groups
         inner = x.shape[1:-1] if groups > 1 or x.ndim > 2 else ()
-        self.places = 1
-        for size in inner:
-            self.places *= size
+        self.places = math.prod(inner)
         self.n = self.places * self.width
         self.rows = x.size // self.n if self.n else 0
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from kerasish.export.onnx.registry import Call, composed, translates
+from kerasish.export.onnx.registry import Call, Parts, composed, translates
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.basic.activation import as_float
 from kerasish.ops.basic.comparison import select
@@ -17,8 +17,6 @@ from kerasish.ops.shapes import Spec
 _SINCE = 23
 _HEADS_FIRST = (0, 2, 1, 3)  # its own inverse
 _CLOSED = -1e30  # a target without any source gives the same weight to all, as in our op
-
-Parts = tuple[list[Any], dict[str, Any]]
 
 
 def _shape(query: Spec, key: Spec, value: Spec, *_: Spec, **__: Any) -> Spec:

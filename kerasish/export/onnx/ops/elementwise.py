@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from kerasish.export.onnx.registry import Call, Translation, translate_by, translates, untranslated
+from kerasish.export.onnx.registry import Call, Translation, operator, translates, untranslated
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops import dtypes
 from kerasish.ops.algebra import special
@@ -21,8 +21,6 @@ from kerasish.ops.basic import (
     nonlinearity,
     trigonometry,
 )
-
-_LN2, _LN10 = float(np.log(2.0)), float(np.log(10.0))
 
 
 def unary(w: OnnxWriter, x: Item, f: Callable[[Item], Item]) -> Item:
@@ -76,70 +74,14 @@ def _alike(w: OnnxWriter, a: Item, b: Item) -> tuple[Item, Item, tuple[int, ...]
     return None
 
 
-def _two(kind: str) -> Translation:
-    return lambda w, call: binary(w, kind, call.inputs)
-
-
-for _ops, _kind in (
-    ((arithmetic.negative,), "Neg"),
-    ((arithmetic.absolute,), "Abs"),
-    ((arithmetic.ceil,), "Ceil"),
-    ((arithmetic.floor,), "Floor"),
-    ((arithmetic.reciprocal,), "Reciprocal"),
-    ((arithmetic.rint,), "Round"),
-    ((arithmetic.sign,), "Sign"),
-    ((exponentials.exp,), "Exp"),
-    ((exponentials.log,), "Log"),
-    ((exponentials.sqrt,), "Sqrt"),
-    ((error_function.erf,), "Erf"),
-    ((nonlinearity.relu,), "Relu"),
-    ((nonlinearity.sigmoid,), "Sigmoid"),
-    ((nonlinearity.softplus,), "Softplus"),
-    ((trigonometry.arccos,), "Acos"),
-    ((trigonometry.arccosh,), "Acosh"),
-    ((trigonometry.arcsin,), "Asin"),
-    ((trigonometry.arcsinh,), "Asinh"),
-    ((trigonometry.arctan,), "Atan"),
-    ((trigonometry.arctanh,), "Atanh"),
-    ((trigonometry.cos,), "Cos"),
-    ((trigonometry.cosh,), "Cosh"),
-    ((trigonometry.sin,), "Sin"),
-    ((trigonometry.sinh,), "Sinh"),
-    ((trigonometry.tan,), "Tan"),
-    ((trigonometry.tanh,), "Tanh"),
-    ((comparison.logical_not,), "Not"),
-    ((bits.bitwise_not,), "BitwiseNot"),
-):
-    translates(*_ops)(named(_kind))
-
-for _op, _kind in (
-    (arithmetic.divide, "Div"),
-    (exponentials.power, "Pow"),
-):
-    translates(_op)(_two(_kind))
-
-
-def _truths(kind: str, word: str) -> Translation:
-    """Return the translation of arithmetic that for truth values is a logical operator."""
+def _two(kind: str, of_truths: str = "") -> Translation:
+    """Return the translation of an op of two inputs: for truth values a logical operator."""
 
     def translate(w: OnnxWriter, call: Call) -> Item:
-        if call.x.dtype == "bool":
-            return binary(w, word, call.inputs)
-        return binary(w, kind, call.inputs)
+        word = of_truths if of_truths and call.x.dtype == "bool" else kind
+        return binary(w, word, call.inputs)
 
     return translate
-
-
-translate_by(_truths("Add", "Or"), arithmetic.add)
-translate_by(_truths("Mul", "And"), arithmetic.multiply)
-translate_by(_truths("Sub", "Xor"), arithmetic.subtract)
-translate_by(_truths("Max", "Or"), arithmetic.maximum)
-translate_by(_truths("Min", "And"), arithmetic.minimum)
-
-
-@translates(arithmetic.square)
-def _square(w: OnnxWriter, call: Call) -> Item:
-    return unary(w, call.x, lambda x: w.op("Mul", [x, x]))
 
 
 @translates(arithmetic.trunc)
@@ -178,11 +120,6 @@ def _mod(w: OnnxWriter, call: Call) -> Item:
     return w.op("Where", [other, w.op("Add", [rest, b]), rest], a.dtype, call.out.shape)
 
 
-@translates(special.fmod)
-def _fmod(w: OnnxWriter, call: Call) -> Item:
-    return w.op("Mod", call.inputs, shape=call.out.shape, fmod=1)
-
-
 # --- functions of one number --------------------------------------------------------------------
 
 
@@ -210,22 +147,9 @@ def _log1p(w: OnnxWriter, x: Item) -> Item:
     return w.op("Where", [tiny, x, large], x.dtype, x.shape)
 
 
-@translates(exponentials.log2)
-@composed
-def _log2(w: OnnxWriter, x: Item) -> Item:
-    return w.op("Div", [w.op("Log", [x]), w.like(_LN2, x.dtype)])
-
-
-@translates(exponentials.log10)
-@composed
-def _log10(w: OnnxWriter, x: Item) -> Item:
-    return w.op("Div", [w.op("Log", [x]), w.like(_LN10, x.dtype)])
-
-
-@translates(exponentials.rsqrt)
-@composed
-def _rsqrt(w: OnnxWriter, x: Item) -> Item:
-    return w.op("Reciprocal", [w.op("Sqrt", [x])])
+def _logarithm(base: float) -> Translation:
+    number = float(np.log(base))
+    return composed(lambda w, x: w.op("Div", [w.op("Log", [x]), w.like(number, x.dtype)]))
 
 
 @translates(special.cbrt)
@@ -235,22 +159,13 @@ def _cbrt(w: OnnxWriter, x: Item) -> Item:
     return w.op("Mul", [w.op("Sign", [x]), root])
 
 
-@translates(special.erfc)
-@composed
-def _erfc(w: OnnxWriter, x: Item) -> Item:
-    return w.op("Sub", [w.like(1, x.dtype), w.op("Erf", [x])], shape=x.shape)
-
-
 @translates(special.logaddexp)
 def _logaddexp(w: OnnxWriter, call: Call) -> Item:
     a, b = call.inputs
     largest = binary(w, "Max", [a, b])
     gap = w.op("Neg", [w.op("Abs", [binary(w, "Sub", [a, b])])])
-    return w.op("Add", [largest, _log1p_of(w, w.op("Exp", [gap]))], shape=call.out.shape)
-
-
-def _log1p_of(w: OnnxWriter, x: Item) -> Item:
-    return w.op("Log", [w.op("Add", [x, w.like(1, x.dtype)])])
+    more = w.op("Log", [w.op("Add", [w.op("Exp", [gap]), w.like(1, a.dtype)])])
+    return w.op("Add", [largest, more], shape=call.out.shape)
 
 
 @translates(trigonometry.arctan2)
@@ -282,59 +197,27 @@ def _compared(kind: str, negated: bool = False) -> Translation:
     return translate
 
 
-for _op, _kind, _negated in (
-    (comparison.equal, "Equal", False),
-    (comparison.not_equal, "Equal", True),
-    (comparison.greater, "Greater", False),
-    (comparison.greater_equal, "GreaterOrEqual", False),
-    (comparison.less, "Less", False),
-    (comparison.less_equal, "LessOrEqual", False),
-):
-    translates(_op)(_compared(_kind, _negated))
-
-
 def _logical(kind: str) -> Translation:
-    def translate(w: OnnxWriter, call: Call) -> Item:
-        return binary(w, kind, [truths(w, x) for x in call.inputs])
-
-    return translate
-
-
-def truths(w: OnnxWriter, x: Item) -> Item:
-    """Return whether x is not 0."""
-    return w.cast(x, "bool")
-
-
-translate_by(_logical("And"), comparison.logical_and)
-translate_by(_logical("Or"), comparison.logical_or)
-translate_by(_logical("Xor"), comparison.logical_xor)
+    return lambda w, call: binary(w, kind, [w.cast(x, "bool") for x in call.inputs])
 
 
 @translates(comparison.select)
 def _select(w: OnnxWriter, call: Call) -> Item:
     condition, a, b = call.inputs
-    return w.op("Where", [truths(w, condition), a, b], a.dtype, call.out.shape)
-
-
-@translates(comparison.isnan)
-def _isnan(w: OnnxWriter, call: Call) -> Item:
-    return w.op("IsNaN", [call.x], "bool")
+    return w.op("Where", [w.cast(condition, "bool"), a, b], a.dtype, call.out.shape)
 
 
 @translates(comparison.isinf)
 def _isinf(w: OnnxWriter, call: Call) -> Item:
-    return w.op("IsInf", [_for_isinf(w, call.x)], "bool")
+    x = call.x
+    if x.dtype in ("float16", "bfloat16") and w.opset < 20:
+        x = w.cast(x, "float32")  # `IsInf` has no 16-bit floats before opset 20
+    return w.op("IsInf", [x], "bool")
 
 
 @translates(comparison.isfinite)
 def _isfinite(w: OnnxWriter, call: Call) -> Item:
-    infinite = w.op("IsInf", [_for_isinf(w, call.x)], "bool")
-    return w.op("Not", [w.op("Or", [infinite, w.op("IsNaN", [call.x], "bool")])])
-
-
-def _for_isinf(w: OnnxWriter, x: Item) -> Item:
-    """Return x in a dtype that `IsInf` takes: 16 bits do since opset 20."""
-    return w.cast(x, "float32") if x.dtype in ("float16", "bfloat16") and w.opset < 20 else x
+    return w.op("Not", [w.op("Or", [_isinf(w, call), w.op("IsNaN", [call.x], "bool")])])
 
 
 @translates(comparison.signbit)
@@ -344,21 +227,6 @@ def _signbit(w: OnnxWriter, call: Call) -> Item:
     below = w.op("Less", [call.x, zero], "bool")
     inverse = w.op("Less", [w.op("Reciprocal", [call.x]), zero], "bool")
     return w.op("Or", [below, inverse])
-
-
-# --- bits ---------------------------------------------------------------------------------------
-
-
-def _bitwise(kind: str, word: str) -> Translation:
-    def translate(w: OnnxWriter, call: Call) -> Item:
-        return binary(w, word if call.x.dtype == "bool" else kind, call.inputs)
-
-    return translate
-
-
-translate_by(_bitwise("BitwiseAnd", "And"), bits.bitwise_and)
-translate_by(_bitwise("BitwiseOr", "Or"), bits.bitwise_or)
-translate_by(_bitwise("BitwiseXor", "Xor"), bits.bitwise_xor)
 
 
 # --- conversions --------------------------------------------------------------------------------
@@ -392,3 +260,64 @@ def _not_complex(x: Item) -> Item:
     if x.dtype.startswith("complex"):
         raise ValueError(_COMPLEX)
     return x
+
+
+# --- operators that take the inputs as they are ------------------------------------------------
+
+for _op, _rule in (
+    (arithmetic.negative, named("Neg")),
+    (arithmetic.absolute, named("Abs")),
+    (arithmetic.ceil, named("Ceil")),
+    (arithmetic.floor, named("Floor")),
+    (arithmetic.reciprocal, named("Reciprocal")),
+    (arithmetic.rint, named("Round")),
+    (arithmetic.sign, named("Sign")),
+    (exponentials.exp, named("Exp")),
+    (exponentials.log, named("Log")),
+    (exponentials.sqrt, named("Sqrt")),
+    (error_function.erf, named("Erf")),
+    (nonlinearity.relu, named("Relu")),
+    (nonlinearity.sigmoid, named("Sigmoid")),
+    (nonlinearity.softplus, named("Softplus")),
+    (trigonometry.arccos, named("Acos")),
+    (trigonometry.arccosh, named("Acosh")),
+    (trigonometry.arcsin, named("Asin")),
+    (trigonometry.arcsinh, named("Asinh")),
+    (trigonometry.arctan, named("Atan")),
+    (trigonometry.arctanh, named("Atanh")),
+    (trigonometry.cos, named("Cos")),
+    (trigonometry.cosh, named("Cosh")),
+    (trigonometry.sin, named("Sin")),
+    (trigonometry.sinh, named("Sinh")),
+    (trigonometry.tan, named("Tan")),
+    (trigonometry.tanh, named("Tanh")),
+    (comparison.logical_not, named("Not")),
+    (bits.bitwise_not, named("BitwiseNot")),
+    (arithmetic.divide, _two("Div")),
+    (exponentials.power, _two("Pow")),
+    (arithmetic.add, _two("Add", "Or")),
+    (arithmetic.multiply, _two("Mul", "And")),
+    (arithmetic.subtract, _two("Sub", "Xor")),
+    (arithmetic.maximum, _two("Max", "Or")),
+    (arithmetic.minimum, _two("Min", "And")),
+    (arithmetic.square, composed(lambda w, x: w.op("Mul", [x, x]))),
+    (special.fmod, operator("Mod", fmod=1)),
+    (exponentials.log2, _logarithm(2.0)),
+    (exponentials.log10, _logarithm(10.0)),
+    (exponentials.rsqrt, composed(lambda w, x: w.op("Reciprocal", [w.op("Sqrt", [x])]))),
+    (special.erfc, composed(lambda w, x: w.op("Sub", [w.like(1, x.dtype), w.op("Erf", [x])]))),
+    (comparison.equal, _compared("Equal")),
+    (comparison.not_equal, _compared("Equal", negated=True)),
+    (comparison.greater, _compared("Greater")),
+    (comparison.greater_equal, _compared("GreaterOrEqual")),
+    (comparison.less, _compared("Less")),
+    (comparison.less_equal, _compared("LessOrEqual")),
+    (comparison.logical_and, _logical("And")),
+    (comparison.logical_or, _logical("Or")),
+    (comparison.logical_xor, _logical("Xor")),
+    (comparison.isnan, operator("IsNaN")),
+    (bits.bitwise_and, _two("BitwiseAnd", "And")),
+    (bits.bitwise_or, _two("BitwiseOr", "Or")),
+    (bits.bitwise_xor, _two("BitwiseXor", "Xor")),
+):
+    translates(_op)(_rule)

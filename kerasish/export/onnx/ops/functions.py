@@ -13,7 +13,7 @@ import numpy as np
 
 from kerasish.export.onnx.ops.elementwise import unary
 from kerasish.export.onnx.ops.window import channels_last, channels_second
-from kerasish.export.onnx.registry import Call, composed, translates
+from kerasish.export.onnx.registry import Call, Parts, composed, translate_by, translates
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.basic import activation
 from kerasish.ops.basic.conversion import as_tensor, cast
@@ -21,8 +21,6 @@ from kerasish.ops.images import resizing
 from kerasish.ops.networks import normalization
 from kerasish.ops.shapes import Spec, normalize_axes, normalize_axis
 from kerasish.typing import Axis, TensorLike
-
-Parts = tuple[list[Any], dict[str, Any]]
 
 
 def _same(x: Spec, *_: Spec, **__: Any) -> Spec:
@@ -50,10 +48,7 @@ def _distribution(kind: str) -> Callable[[OnnxWriter, Call], Item]:
     return translate
 
 
-for _function, _kind in (
-    (activation.softmax, "Softmax"),
-    (activation.log_softmax, "LogSoftmax"),
-):
+for _function, _kind in ((activation.softmax, "Softmax"), (activation.log_softmax, "LogSoftmax")):
     translates(composed(_function, _same)(_over_axis))(_distribution(_kind))
 
 
@@ -80,11 +75,8 @@ def _of(**attrs: Any) -> Callable[..., Parts]:
 
 
 def _alpha(x: TensorLike, alpha: float = 1.0) -> Parts | None:
-    return ([activation.as_float(x)], {"alpha": float(alpha)}) if _plain(alpha) else None
-
-
-def _plain(number: Any) -> bool:
-    return type(number) in (int, float)
+    plain = type(alpha) in (int, float)
+    return ([activation.as_float(x)], {"alpha": float(alpha)}) if plain else None
 
 
 def _leaky(x: TensorLike, negative_slope: float = 0.2) -> Parts | None:
@@ -160,9 +152,7 @@ def LAYER_NORM(  # noqa: N802
     return [x, *parts], {"axis": -len(axes), "epsilon": float(epsilon)}
 
 
-@translates(LAYER_NORM)
-def _layer_norm(w: OnnxWriter, call: Call) -> Item:
-    return w.op("LayerNormalization", call.inputs, **call.attrs)
+translate_by(lambda w, call: w.op("LayerNormalization", call.inputs, **call.attrs), LAYER_NORM)
 
 
 @composed(normalization.rms_normalization, _same)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from kerasish.export.onnx.registry import Call, translates
+from collections.abc import Sequence
+from typing import Any
+
+from kerasish.export.onnx.registry import Call, translate_by, translates
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.arrays import scatter, searching
 from kerasish.ops.basic import indexing, sparse
@@ -47,21 +50,23 @@ def _read_at(w: OnnxWriter, call: Call) -> Item:
     return w.op("GatherND", [x, w.cast(indices, "int64")], shape=call.out.shape)
 
 
-@translates(indexing.write_at)
+@translates(indexing.write_at, scatter.combine_at)
 def _write_at(w: OnnxWriter, call: Call) -> Item:
     x, indices, updates = call.inputs
     count = indices.shape[-1]
     full = [*indices.shape[:-1], *x.shape[count:]]
-    inputs = [x, w.cast(indices, "int64"), _expanded(w, updates, full)]
-    return w.op("ScatterND", inputs, shape=call.out.shape)
+    inputs = [x, w.cast(indices, "int64"), _expanded(w, w.cast(updates, x.dtype), full)]
+    return w.op("ScatterND", inputs, shape=call.out.shape, reduction=call.attrs.get("how"))
 
 
-@translates(indexing.add_at)
-def _add_at(w: OnnxWriter, call: Call) -> Item:
-    x, indices = call.inputs
-    zeros = w.op("Expand", [w.like(0, x.dtype), w.shape(call.out.shape)], shape=call.out.shape)
+def _added(w: OnnxWriter, x: Item, indices: Item, shape: Sequence[Any]) -> Item:
+    """Return zeros of a shape to which x is added at index vectors."""
+    zeros = w.op("Expand", [w.like(0, x.dtype), w.shape(shape)], shape=shape)
     inputs = [zeros, w.cast(indices, "int64"), x]
-    return w.op("ScatterND", inputs, shape=call.out.shape, reduction="add")
+    return w.op("ScatterND", inputs, shape=shape, reduction="add")
+
+
+translate_by(lambda w, call: _added(w, call.x, call.inputs[1], call.out.shape), indexing.add_at)
 
 
 @translates(indexing.add_rows)
@@ -72,9 +77,7 @@ def _add_rows(w: OnnxWriter, call: Call) -> Item:
     order = (*range(axis, axis + count), *range(axis), *range(axis + count, rank))
     rows = w.transpose(x, order)
     shape = (call.attrs["size"], *rows.shape[count:])
-    zeros = w.op("Expand", [w.like(0, x.dtype), w.shape(shape)], shape=shape)
-    places = w.unsqueeze(w.cast(indices, "int64"), [count])
-    y = w.op("ScatterND", [zeros, places, rows], shape=shape, reduction="add")
+    y = _added(w, rows, w.unsqueeze(w.cast(indices, "int64"), [count]), shape)
     back = (*range(1, axis + 1), 0, *range(axis + 1, len(shape)))
     return w.transpose(y, back)
 
@@ -85,9 +88,7 @@ def _add_scaled_rows(w: OnnxWriter, call: Call) -> Item:
     shape = (*indices.shape, table.shape[1])
     rows = w.op("Gather", [table, _places(w, indices)], shape=shape, axis=0)
     rows = w.op("Mul", [w.unsqueeze(factors, [1]), rows], shape=shape)
-    zeros = w.op("Expand", [w.like(0, table.dtype), w.shape(call.out.shape)], shape=call.out.shape)
-    at = w.unsqueeze(w.cast(places, "int64"), [1])
-    return w.op("ScatterND", [zeros, at, rows], shape=call.out.shape, reduction="add")
+    return _added(w, rows, w.unsqueeze(w.cast(places, "int64"), [1]), call.out.shape)
 
 
 @translates(indexing.add_along_axis)
@@ -97,15 +98,6 @@ def _add_along_axis(w: OnnxWriter, call: Call) -> Item:
     zeros = w.op("Expand", [w.like(0, x.dtype), w.shape(shape)], shape=shape)
     inputs = [zeros, _expanded(w, _places(w, indices), list(x.shape)), x]
     return w.op("ScatterElements", inputs, shape=shape, axis=call.attrs["axis"], reduction="add")
-
-
-@translates(scatter.combine_at)
-def _combine_at(w: OnnxWriter, call: Call) -> Item:
-    x, indices, updates = call.inputs
-    count = indices.shape[-1]
-    full = [*indices.shape[:-1], *x.shape[count:]]
-    inputs = [x, w.cast(indices, "int64"), _expanded(w, w.cast(updates, x.dtype), full)]
-    return w.op("ScatterND", inputs, shape=call.out.shape, reduction=call.attrs["how"])
 
 
 @translates(scatter.write_slice)

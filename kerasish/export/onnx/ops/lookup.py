@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from kerasish import config, ops
-from kerasish.export.onnx.registry import Call, ComposedOp, computes, translates
+from kerasish.export.onnx.registry import Call, ComposedOp, computes, not_run, translates
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.layers.preprocessing.encoding import encode
 from kerasish.layers.preprocessing.lookup import IndexLookup
@@ -19,11 +19,7 @@ _ABSENT = -2  # counts nowhere
 _UNKNOWN = -1
 
 
-def _kernel(xp: Any, *inputs: Any, **attrs: Any) -> Any:
-    raise NotImplementedError("a lookup in a graph for export is not run")
-
-
-FIND = ComposedOp("find", _kernel, lambda x, **_: Spec(x.shape, "int64"))
+FIND = ComposedOp("find", not_run, lambda x, **_: Spec(x.shape, "int64"))
 
 
 @translates(FIND)

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from kerasish.export.onnx.registry import Call, translates, untranslated
+from kerasish.export.onnx.registry import Call, translate_by, translates, untranslated
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.graph.symbolic import OpenSize
 from kerasish.ops import communication, dtypes, random
@@ -15,14 +15,8 @@ from kerasish.ops.basic import creation, movement, printing
 _END = 2**31 - 1
 
 
-@translates(movement.reshape)
-def _reshape(w: OnnxWriter, call: Call) -> Item:
-    return w.reshape(call.x, call.attrs["newshape"])
-
-
-@translates(movement.transpose)
-def _transpose(w: OnnxWriter, call: Call) -> Item:
-    return w.transpose(call.x, call.attrs["axes"])
+translate_by(lambda w, call: w.reshape(call.x, call.attrs["newshape"]), movement.reshape)
+translate_by(lambda w, call: w.transpose(call.x, call.attrs["axes"]), movement.transpose)
 
 
 @translates(movement.broadcast_to)
@@ -120,9 +114,10 @@ def pad(w: OnnxWriter, x: Item, pairs: Any, value: Any, shape: Any) -> Item:
     return w.cast(y, "bool")
 
 
-@translates(movement.concatenate)
-def _concatenate(w: OnnxWriter, call: Call) -> Item:
-    return w.op("Concat", call.inputs, shape=call.out.shape, axis=call.attrs["axis"])
+translate_by(
+    lambda w, call: w.op("Concat", call.inputs, shape=call.out.shape, axis=call.attrs["axis"]),
+    movement.concatenate,
+)
 
 
 # --- tensors from nothing -----------------------------------------------------------------------
@@ -130,11 +125,7 @@ def _concatenate(w: OnnxWriter, call: Call) -> Item:
 
 @translates(creation.fill)
 def _fill(w: OnnxWriter, call: Call) -> Item:
-    shape, value, dtype = call.attrs["shape"], call.attrs["value"], call.out.dtype
-    number = w.as_scalar(value, dtype) if isinstance(value, OpenSize) else w.like(value, dtype)
-    if not shape:
-        return number
-    return w.op("Expand", [number, w.shape(shape)], dtype, shape)
+    return w.filled(call.attrs["value"], call.out.dtype, call.attrs["shape"])
 
 
 @translates(creation.count_up)
@@ -144,7 +135,7 @@ def _count_up(w: OnnxWriter, call: Call) -> Item:
     bounds = [call.attrs[name] for name in ("start", "stop", "step")]
     if all(not isinstance(b, OpenSize) for b in bounds):
         return w.initializer(np.arange(*bounds).astype(dtypes.array_dtype(dtype)))
-    items = [w.as_scalar(b, own) if isinstance(b, OpenSize) else w.like(b, own) for b in bounds]
+    items = [w.as_scalar(b, own) for b in bounds]
     return w.cast(w.op("Range", items, own, call.out.shape), dtype)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.export.onnx import stored
-from kerasish.export.onnx.registry import Call, composed, translates
+from kerasish.export.onnx.registry import Call, Parts, composed, operator, translate_by, translates
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.networks import quantized
@@ -19,18 +19,15 @@ from kerasish.tensor import Variable
 from kerasish.typing import Array
 
 _SINCE = 21
-Parts = tuple[list[Any], dict[str, Any]]
 
 
-@translates(quantized.integer_matmul)
-def _integer_matmul(w: OnnxWriter, call: Call) -> Item:
-    return w.op("MatMulInteger", call.inputs, "int32", call.out.shape)
+translate_by(operator("MatMulInteger"), quantized.integer_matmul)
 
 
 @translates(quantized.packed_product)
 def _packed_product(w: OnnxWriter, call: Call) -> Item:
-    x, packed, scale, zero = call.inputs
-    weights = _blocks(w, packed, scale, zero, **call.attrs)
+    x, *parts = call.inputs
+    weights = _blocks(w, *parts, **call.attrs)
     y = w.op("MatMul", [w.cast(x, "float32"), weights], "float32", call.out.shape)
     return w.cast(y, call.out.dtype)
 
@@ -53,10 +50,7 @@ def DEQUANTIZE(  # noqa: N802
     return inputs, {"units": units, "block": block, "bits": bits}
 
 
-@translates(DEQUANTIZE)
-def _dequantize(w: OnnxWriter, call: Call) -> Item:
-    packed, scale, zero = call.inputs
-    return _blocks(w, packed, scale, zero, **call.attrs)
+translate_by(lambda w, call: _blocks(w, *call.inputs, **call.attrs), DEQUANTIZE)
 
 
 @composed(quantized.dequantize_rows, _matrix, _SINCE)
@@ -75,7 +69,7 @@ def _dequantize_rows(w: OnnxWriter, call: Call) -> Item:
     if group.array is not None:
         block = max(int(np.sum(group.array == group.array[:1])), 1)
         if np.array_equal(group.array, np.arange(packed.shape[0]) // block):
-            return _blocks(w, packed, scale, zero, units, block, bits)
+            return _blocks(w, packed, scale, zero, units=units, block=block, bits=bits)
     return _by_group(w, packed, scale, zero, group, units, bits)
 
 
@@ -123,7 +117,7 @@ def _unpack(w: OnnxWriter, call: Call) -> Item:
 
 
 def _blocks(
-    w: OnnxWriter, packed: Item, scale: Item, zero: Item, units: int, block: int, bits: int
+    w: OnnxWriter, packed: Item, scale: Item, zero: Item, *, units: int, block: int, bits: int
 ) -> Item:
     """Return the floats of weights (rows, units), of which `block` rows share scales."""
     rows = packed.shape[0]

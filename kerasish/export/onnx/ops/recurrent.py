@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -108,7 +109,7 @@ def _only_last(item: Item, dtype: str) -> Item:
 def _simple_rnn(w: OnnxWriter, call: Call) -> Item:
     _, weights, h, *mask = call.inputs
     if mask:
-        return _masked(w, call, [h], mask[0], _simple_step(weights))[0]
+        return _masked(w, call, [h], mask[0], partial(_simple_step, weights))[0]
     y, last = _sequence_op(w, call, "RNN", weights, (0,), None, [h], activations=["Tanh"])
     y.last = last
     return y
@@ -118,7 +119,7 @@ def _simple_rnn(w: OnnxWriter, call: Call) -> Item:
 def _lstm(w: OnnxWriter, call: Call) -> list[Item]:
     x, weights, h, c, *mask = call.inputs
     if mask:
-        states, cells = _masked(w, call, [h, c], mask[0], _lstm_step(weights))
+        states, cells = _masked(w, call, [h, c], mask[0], partial(_lstm_step, weights))
     else:
         # The gates are stored as i, f, c, o here, and as i, o, f, c in ONNX.
         order = (0, 3, 1, 2)
@@ -132,7 +133,7 @@ def _lstm(w: OnnxWriter, call: Call) -> list[Item]:
 def _gru(w: OnnxWriter, call: Call) -> list[Item]:
     x, weights, bias, h, *mask = call.inputs
     if mask:
-        (states,) = _masked(w, call, [h], mask[0], _gru_step(weights, bias))
+        (states,) = _masked(w, call, [h], mask[0], partial(_gru_step, weights, bias))
     else:
         states, last = _sequence_op(
             w, call, "GRU", weights, (0, 1, 2), bias, [h], linear_before_reset=1
@@ -185,36 +186,27 @@ def _after(w: OnnxWriter, h: Item, weights: Item) -> Item:
     return w.op("MatMul", [h, kernel], shape=(h.shape[0], kernel.shape[1]))
 
 
-def _simple_step(weights: Item) -> Step:
-    def step(w: OnnxWriter, x: Item, states: list[Item]) -> list[Item]:
-        return [w.op("Tanh", [_sum(w, x, _after(w, states[0], weights))])]
-
-    return step
+def _simple_step(weights: Item, w: OnnxWriter, x: Item, states: list[Item]) -> list[Item]:
+    return [w.op("Tanh", [_sum(w, x, _after(w, states[0], weights))])]
 
 
-def _lstm_step(weights: Item) -> Step:
-    def step(w: OnnxWriter, x: Item, states: list[Item]) -> list[Item]:
-        h, c = states
-        zi, zf, zc, zo = _cut(w, _sum(w, x, _after(w, h, weights)), 4)
-        i, f, o = (w.op("Sigmoid", [z]) for z in (zi, zf, zo))
-        new = _sum(w, _times(w, f, c), _times(w, i, w.op("Tanh", [zc])))
-        return [_times(w, o, w.op("Tanh", [new])), new]
-
-    return step
+def _lstm_step(weights: Item, w: OnnxWriter, x: Item, states: list[Item]) -> list[Item]:
+    h, c = states
+    zi, zf, zc, zo = _cut(w, _sum(w, x, _after(w, h, weights)), 4)
+    i, f, o = (w.op("Sigmoid", [z]) for z in (zi, zf, zo))
+    new = _sum(w, _times(w, f, c), _times(w, i, w.op("Tanh", [zc])))
+    return [_times(w, o, w.op("Tanh", [new])), new]
 
 
-def _gru_step(weights: Item, bias: Item) -> Step:
-    def step(w: OnnxWriter, x: Item, states: list[Item]) -> list[Item]:
-        (h,) = states
-        xz, xr, xn = _cut(w, x, 3)
-        state = _sum(w, _after(w, h, weights), w.cast(bias, h.dtype))
-        hz, hr, hn = _cut(w, state, 3)
-        z, r = w.op("Sigmoid", [_sum(w, xz, hz)]), w.op("Sigmoid", [_sum(w, xr, hr)])
-        n = w.op("Tanh", [_sum(w, xn, _times(w, r, hn))])
-        rest = w.op("Sub", [w.like(1, h.dtype), z], shape=z.shape)
-        return [_sum(w, _times(w, z, h), _times(w, rest, n))]
-
-    return step
+def _gru_step(weights: Item, bias: Item, w: OnnxWriter, x: Item, states: list[Item]) -> list[Item]:
+    (h,) = states
+    xz, xr, xn = _cut(w, x, 3)
+    state = _sum(w, _after(w, h, weights), w.cast(bias, h.dtype))
+    hz, hr, hn = _cut(w, state, 3)
+    z, r = w.op("Sigmoid", [_sum(w, xz, hz)]), w.op("Sigmoid", [_sum(w, xr, hr)])
+    n = w.op("Tanh", [_sum(w, xn, _times(w, r, hn))])
+    rest = w.op("Sub", [w.like(1, h.dtype), z], shape=z.shape)
+    return [_sum(w, _times(w, z, h), _times(w, rest, n))]
 
 
 untranslated(

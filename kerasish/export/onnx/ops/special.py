@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from kerasish.export.onnx.ops.elementwise import composed, unary
-from kerasish.export.onnx.registry import Call, Translation, translate_by, translates
+from kerasish.export.onnx.ops.elementwise import composed
+from kerasish.export.onnx.registry import Call, translate_by, translates
 from kerasish.export.onnx.writer import Item, OnnxWriter
 from kerasish.ops.algebra import special
 from kerasish.ops.basic import bessel, error_function
@@ -51,16 +51,8 @@ _SERIES = {
 }
 
 
-def _bessel(order: int) -> Translation:
-    """Return the translation of a modified Bessel function of the first kind."""
-
-    def translate(w: OnnxWriter, call: Call) -> Item:
-        return unary(w, call.x, lambda x: _series(w, x, order))
-
-    return translate
-
-
-def _series(w: OnnxWriter, given: Item, order: int) -> Item:
+def _bessel(w: OnnxWriter, given: Item, order: int) -> Item:
+    """Return a modified Bessel function of the first kind."""
     x = w.cast(given, _wide(given.dtype))
     split, near_terms, far_terms, largest = _SERIES[x.dtype]
     size = w.op("Abs", [x])
@@ -81,8 +73,8 @@ def _series(w: OnnxWriter, given: Item, order: int) -> Item:
     return w.cast(_chosen(w, w.op("IsNaN", [x], "bool"), x, value), given.dtype)
 
 
-translate_by(_bessel(0), bessel.i0)
-translate_by(_bessel(1), bessel.i1)
+translate_by(composed(lambda w, x: _bessel(w, x, 0)), bessel.i0)
+translate_by(composed(lambda w, x: _bessel(w, x, 1)), bessel.i1)
 
 
 # --- the inverse of erf -------------------------------------------------------------------------

@@ -41,19 +41,26 @@ def convolved(
     w: OnnxWriter, x: Item, kernel: Item, bias: Item | None, attrs: dict[str, Any], shape: Any
 ) -> Item:
     """Return the convolution of data with its channels last, as a node `Conv`."""
+    y = _over_windows(w, "Conv", x, kernel, bias, attrs, attrs["padding"])
+    return channels_last(w, y, shape)
+
+
+def _over_windows(
+    w: OnnxWriter, kind: str, x: Item, kernel: Item, bias: Item | None, attrs: dict[str, Any],
+    pads: Any,
+) -> Item:  # fmt: skip
+    """Return the result of a node of data and kernel, with the channels second."""
     rank = len(x.shape)
     weight = w.transpose(kernel, (rank - 1, rank - 2, *range(rank - 2)))  # (o, c / groups, *window)
-    window = kernel.shape[:-2]
-    y = w.op(
-        "Conv",
+    return w.op(
+        kind,
         [channels_second(w, x), weight, bias],
-        kernel_shape=list(window),
+        kernel_shape=list(kernel.shape[:-2]),
         strides=list(attrs["strides"]),
         dilations=list(attrs["dilation"]),
-        pads=_pads(attrs["padding"]),
+        pads=_pads(pads),
         group=attrs["groups"],
     )
-    return channels_last(w, y, shape)
 
 
 @translates(convolution.convolution)
@@ -65,8 +72,7 @@ def _convolution(w: OnnxWriter, call: Call) -> Item:
 @translates(convolution.convolution_data_gradient)
 def _convolution_transpose(w: OnnxWriter, call: Call) -> Item:
     g, kernel = call.inputs
-    attrs, rank = call.attrs, len(g.shape)
-    weight = w.transpose(kernel, (rank - 1, rank - 2, *range(rank - 2)))
+    attrs = call.attrs
     if not all(type(n) is int for n in (*attrs["size"], *g.shape[1:-1])):
         pads, extra = _open_transpose(call)
     else:
@@ -84,15 +90,7 @@ def _convolution_transpose(w: OnnxWriter, call: Call) -> Item:
         None if not e else (n - e if type(n) is int else None)
         for n, e in zip(call.out.shape[1:-1], extra)
     )
-    y = w.op(
-        "ConvTranspose",
-        [channels_second(w, g), weight],
-        kernel_shape=list(kernel.shape[:-2]),
-        strides=list(attrs["strides"]),
-        dilations=list(attrs["dilation"]),
-        pads=_pads(pads),
-        group=attrs["groups"],
-    )
+    y = _over_windows(w, "ConvTranspose", g, kernel, None, attrs, pads)
     if any(extra):
         # ConvTranspose's output_padding is bounded by the strides; zeros at the end are not.
         pairs = [(0, 0), (0, 0), *((0, e) for e in extra)]

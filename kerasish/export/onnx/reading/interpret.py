@@ -73,7 +73,7 @@ class Interpreter:
                 raise ValueError(f"the node {kind} reads {missing[0]!r}, which nothing gives")
             given = [values[name] for name in reads]
             opset = self.opsets.get(domain, 1)
-            node = OnnxNode(kind, given, attrs, opset, len(writes), self)
+            node = OnnxNode(kind, given, attrs, opset, len(writes), self.run)
             values.update(zip(writes, self._apply(domain, node, writes)))
         absent = [n for n in self.record["outputs"] if n not in values]
         if absent:

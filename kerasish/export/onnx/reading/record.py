@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish.export.onnx.fuse import graphs_of
 from kerasish.export.onnx.package import need_onnx
 from kerasish.export.onnx.reading.narrow import NARROW, bytes_of, widened
 from kerasish.export.onnx.reading.registry import CONSTANT_INPUTS, FIXED_WEIGHTS, READERS
@@ -176,22 +177,24 @@ class Reader:
         attrs = {a.name: self.attribute(a, node) for a in node.attribute if not a.ref_attr_name}
         if (domain, node.op_type) in READERS:
             return [[domain, node.op_type, list(node.input), list(node.output), attrs]]
-        body = self.functions.get((domain, node.op_type)) or self._schema_body(node, domain)
+        body = self.functions.get((domain, node.op_type)) or self._schema_body(node)
         if body is None:
             where = f"{domain}." if domain else ""
             raise ValueError(f"the operator {where}{node.op_type} is not known")
         return self._inlined(node, body, depth)
 
-    def _schema_body(self, node: Any, domain: str) -> Any:
-        """Return the function by which ONNX defines an operator; None: it has none."""
-        defs, version = self.onnx.defs, self.opsets.get(domain, 1)
+    def _schema(self, node: Any) -> Any:
+        """Return what ONNX says of an operator; None: nothing."""
+        defs, domain = self.onnx.defs, _domain(node.domain)
         try:
-            schema = defs.get_schema(node.op_type, version, domain)
+            return defs.get_schema(node.op_type, self.opsets.get(domain, 1), domain)
         except defs.SchemaError:
             return None
-        if schema.has_function:
-            return schema.function_body
-        return None
+
+    def _schema_body(self, node: Any) -> Any:
+        """Return the function by which ONNX defines an operator; None: it has none."""
+        schema = self._schema(node)
+        return schema.function_body if schema is not None and schema.has_function else None
 
     def _inlined(self, node: Any, body: Any, depth: int) -> list[Any]:
         self.expanded += 1
@@ -214,12 +217,9 @@ class Reader:
         return results
 
     def _schema_defaults(self, node: Any) -> dict[str, Any]:
-        domain = _domain(node.domain)
-        try:
-            schema = self.onnx.defs.get_schema(node.op_type, self.opsets.get(domain, 1), domain)
-        except self.onnx.defs.SchemaError:
-            return {}
-        return {n: a.default_value for n, a in schema.attributes.items() if a.default_value.name}
+        schema = self._schema(node)
+        known = {} if schema is None else schema.attributes
+        return {n: a.default_value for n, a in known.items() if a.default_value.name}
 
     def attribute(self, a: Any, node: Any) -> Any:
         """Return an attribute's value as JSON can hold it."""
@@ -407,11 +407,10 @@ def _prefix(node: Any, names: dict[str, str], prefix: str) -> None:
         for i, name in enumerate(field):
             if name:
                 field[i] = names.get(name, prefix + name)
-    for attribute in node.attribute:
-        for graph in (attribute.g, *attribute.graphs):
-            own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
-            inner_names = {k: v for k, v in names.items() if k not in own}
-            for inner in graph.node:
-                _prefix(inner, inner_names, prefix)
-            for value in (*graph.input, *graph.output, *graph.initializer):
-                value.name = inner_names.get(value.name, prefix + value.name)
+    for graph in graphs_of(node):
+        own = {v.name for v in graph.input} | {t.name for t in graph.initializer}
+        inner_names = {k: v for k, v in names.items() if k not in own}
+        for inner in graph.node:
+            _prefix(inner, inner_names, prefix)
+        for value in (*graph.input, *graph.output, *graph.initializer):
+            value.name = inner_names.get(value.name, prefix + value.name)

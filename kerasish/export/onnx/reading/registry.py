@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,13 +16,6 @@ from kerasish.tensor import Tensor, Variable
 MOST_KNOWN = 2**26  # elements of an array that is computed when shapes are found
 
 
-class Subgraphs(Protocol):
-    """What runs the graphs inside a node."""
-
-    def run(self, graph: Any, inputs: Sequence[Any]) -> list[Any]:
-        """Return the outputs of a graph for values of its inputs."""
-
-
 class OnnxNode:
     """One node with the values of its inputs.
 
@@ -31,15 +25,15 @@ class OnnxNode:
         attrs: its attributes.
         opset: the version of the operator set.
         count: the number of outputs that are named.
-        host: runs graphs inside the node.
+        run: returns the outputs of a graph inside the node, for values of its inputs.
     """
 
     def __init__(
         self, kind: str, inputs: Sequence[Any], attrs: dict[str, Any], opset: int, count: int,
-        host: Subgraphs,
+        run: Callable[[Any, Sequence[Any]], list[Any]],
     ) -> None:  # fmt: skip
         self.kind, self.inputs, self.attrs = kind, list(inputs), attrs
-        self.opset, self.count, self.host = opset, count, host
+        self.opset, self.count, self.run = opset, count, run
 
     def get(self, place: int) -> Any:
         """Return an input; None where it is left out."""
@@ -78,6 +72,11 @@ class OnnxNode:
                 "fixed value: load_onnx(path, constants={name: array}), or call the model on the "
                 "eager engine"
             ) from error
+
+    def number(self, place: int) -> Any:
+        """Return the only number of an input that decides shapes; None where it is left out."""
+        value = self.known(place)
+        return None if value is None else value.reshape(-1)[0].item()
 
     def ints(self, place: int, name: str) -> list[int] | None:
         """Return whole numbers that are an input in newer opsets, and an attribute in older."""
@@ -155,11 +154,8 @@ def check_size(shape: Sequence[Any]) -> tuple[int, ...]:
         ValueError: it is none, or it has too many elements.
     """
     sizes = tuple(int(n) for n in shape)
-    total = 1
-    for n in sizes:
-        total *= n
-        if n < 0:
-            raise ValueError(f"{list(sizes)} is no shape")
-    if total > MOST_KNOWN:
+    if any(n < 0 for n in sizes):
+        raise ValueError(f"{list(sizes)} is no shape")
+    if math.prod(sizes) > MOST_KNOWN:
         raise ValueError(f"a tensor of shape {list(sizes)} would be made")
     return sizes

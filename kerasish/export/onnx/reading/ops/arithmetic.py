@@ -45,8 +45,13 @@ def is_integral(x: Any) -> bool:
     return dtypes.is_integer(dtype_of(x))
 
 
-def _one(kind: str, f: Callable[[Any], Any]) -> None:
-    reads(kind)(lambda n: f(tensor(n.x)))
+def _several(kind: str, f: Callable[[Any, Any], Any]) -> None:
+    reads(kind)(lambda n: functools.reduce(f, [tensor(x) for x in n.inputs]))
+
+
+def _each(count: int, f: Callable[..., Any]) -> Callable[[OnnxNode], Any]:
+    """Return the reader of an operator that is an op of its first inputs."""
+    return lambda n: f(*(tensor(n.need(i)) for i in range(count)))
 
 
 _ONE: dict[str, Callable[[Any], Any]] = {
@@ -63,21 +68,18 @@ _ONE: dict[str, Callable[[Any], Any]] = {
     "HardSwish": ops.nn.hard_silu, "Det": ops.det,
 }  # fmt: skip
 for _kind, _f in _ONE.items():
-    _one(_kind, _f)
+    reads(_kind)(_each(1, _f))
 
-
-def _two(kind: str, f: Callable[[Any, Any], Any]) -> None:
-    reads(kind)(lambda n: f(tensor(n.x), tensor(n.need(1))))
-
-
-for _kind, _g in {
+for _kind, _of_two in {
     "Add": ops.add, "Sub": ops.subtract, "Mul": ops.multiply, "Equal": ops.equal,
     "Greater": ops.greater, "GreaterOrEqual": ops.greater_equal, "Less": ops.less,
     "LessOrEqual": ops.less_equal, "And": ops.logical_and, "Or": ops.logical_or,
     "Xor": ops.logical_xor, "BitwiseAnd": ops.bitwise_and, "BitwiseOr": ops.bitwise_or,
     "BitwiseXor": ops.bitwise_xor, "MatMul": ops.matmul,
 }.items():  # fmt: skip
-    _two(_kind, _g)
+    reads(_kind)(_each(2, _of_two))
+
+read_by(_each(3, ops.where), "Where")
 
 
 @reads("Div")
@@ -119,10 +121,6 @@ def _bit_shift(n: OnnxNode) -> Structure:
     return ops.where(ops.less(by, bits), f(x, ops.minimum(by, bits - 1)), beyond)
 
 
-def _several(kind: str, f: Callable[[Any, Any], Any]) -> None:
-    reads(kind)(lambda n: functools.reduce(f, [tensor(x) for x in n.inputs]))
-
-
 _several("Max", ops.maximum)
 _several("Min", ops.minimum)
 _several("Sum", ops.add)
@@ -132,11 +130,6 @@ _several("Sum", ops.add)
 def _mean(n: OnnxNode) -> Structure:
     total = functools.reduce(ops.add, [tensor(x) for x in n.inputs])
     return ops.divide(total, ops.cast(len(n.inputs), total.dtype))
-
-
-@reads("Where")
-def _where(n: OnnxNode) -> Structure:
-    return ops.where(tensor(n.x), tensor(n.need(1)), tensor(n.need(2)))
 
 
 @reads("Clip")
@@ -162,9 +155,42 @@ def _isinf(n: OnnxNode) -> Structure:
 # --- activations --------------------------------------------------------------------------------
 
 
-@reads("LeakyRelu")
-def _leaky_relu(n: OnnxNode) -> Structure:
-    return ops.nn.leaky_relu(tensor(n.x), n.attr("alpha", 0.01))
+Activation = Callable[[Any], Any]
+
+
+def activation(name: str, alpha: float | None, beta: float | None) -> Activation:
+    """Return an activation by ONNX's name.
+
+    Raises:
+        ValueError: there is none of this name.
+    """
+    a = {"LeakyRelu": 0.01, "HardSigmoid": 0.2}.get(name, 1.0) if alpha is None else alpha
+    b = 0.5 if beta is None else beta
+    table: dict[str, Activation] = {
+        "Relu": ops.relu,
+        "Tanh": ops.tanh,
+        "Sigmoid": ops.sigmoid,
+        "Affine": lambda x: ops.add(ops.multiply(x, a), b),
+        "LeakyRelu": lambda x: ops.nn.leaky_relu(x, a),
+        "ThresholdedRelu": lambda x: ops.where(ops.greater(x, a), x, ops.zeros_like(x)),
+        "ScaledTanh": lambda x: ops.multiply(ops.tanh(ops.multiply(x, b)), a),
+        "HardSigmoid": lambda x: ops.clip(ops.add(ops.multiply(x, a), b), 0, 1),
+        "Elu": lambda x: ops.nn.elu(x, a),
+        "Softsign": ops.nn.softsign,
+        "Softplus": ops.softplus,
+    }
+    function = {key.lower(): f for key, f in table.items()}.get(name.lower())
+    if function is None:
+        raise ValueError(f"there is no activation {name!r}")
+    return function
+
+
+read_by(
+    lambda n: activation(n.kind, n.attr("alpha"), n.attr("beta"))(tensor(n.x)),
+    "Elu", "HardSigmoid", "LeakyRelu", "ThresholdedRelu",
+)  # fmt: skip
+read_by(lambda n: ops.nn.celu(tensor(n.x), n.attr("alpha", 1.0)), "Celu")
+read_by(lambda n: ops.nn.gelu(tensor(n.x), n.attr("approximate", "none") == "tanh"), "Gelu")
 
 
 @reads("PRelu")
@@ -173,32 +199,10 @@ def _prelu(n: OnnxNode) -> Structure:
     return ops.where(ops.greater_equal(x, 0), x, ops.multiply(x, slope))
 
 
-@reads("Elu")
-def _elu(n: OnnxNode) -> Structure:
-    return ops.nn.elu(tensor(n.x), n.attr("alpha", 1.0))
-
-
-@reads("Celu")
-def _celu(n: OnnxNode) -> Structure:
-    return ops.nn.celu(tensor(n.x), n.attr("alpha", 1.0))
-
-
 @reads("Selu")
 def _selu(n: OnnxNode) -> Structure:
     alpha = n.attr("alpha", 1.67326319217681884765625)
     return ops.multiply(ops.nn.elu(tensor(n.x), alpha), n.attr("gamma", 1.05070102214813232421875))
-
-
-@reads("HardSigmoid")
-def _hard_sigmoid(n: OnnxNode) -> Structure:
-    scaled = ops.add(ops.multiply(tensor(n.x), n.attr("alpha", 0.2)), n.attr("beta", 0.5))
-    return ops.clip(scaled, 0, 1)
-
-
-@reads("ThresholdedRelu")
-def _thresholded_relu(n: OnnxNode) -> Structure:
-    x = tensor(n.x)
-    return ops.where(ops.greater(x, n.attr("alpha", 1.0)), x, ops.zeros_like(x))
 
 
 @reads("Shrink")
@@ -207,11 +211,6 @@ def _shrink(n: OnnxNode) -> Structure:
     zero = ops.zeros_like(x)
     y = ops.where(ops.less(x, -lambd), ops.cast(ops.add(x, bias), x.dtype), zero)
     return ops.where(ops.greater(x, lambd), ops.cast(ops.subtract(x, bias), x.dtype), y)
-
-
-@reads("Gelu")
-def _gelu(n: OnnxNode) -> Structure:
-    return ops.nn.gelu(tensor(n.x), approximate=n.attr("approximate", "none") == "tanh")
 
 
 @reads("Swish")
@@ -263,27 +262,20 @@ def _gemm(n: OnnxNode) -> Structure:
     return ops.add(y, tensor(c))
 
 
-@reads("Einsum")
-def _einsum(n: OnnxNode) -> Structure:
-    return ops.einsum(n.attr("equation"), *(tensor(x) for x in n.inputs))
+read_by(lambda n: ops.einsum(n.attr("equation"), *(tensor(x) for x in n.inputs)), "Einsum")
 
 
 # --- conversions --------------------------------------------------------------------------------
 
 
-@reads("Cast")
-def _cast(n: OnnxNode) -> Structure:
-    return converted(tensor(n.x), dtype_named(n.attr("to")))
-
-
-@reads("CastLike")
-def _cast_like(n: OnnxNode) -> Structure:
-    return converted(tensor(n.x), dtype_of(n.need(1)))
-
-
 def converted(x: Any, dtype: str) -> Any:
     """Return x in another dtype."""
     return x if x.dtype == dtype else ops.cast(x, dtype)
+
+
+read_by(lambda n: converted(tensor(n.x), dtype_named(n.attr("to"))), "Cast")
+read_by(lambda n: converted(tensor(n.x), dtype_of(n.need(1))), "CastLike")
+read_by(lambda n: n.x, "Identity", "OptionalGetElement")
 
 
 @reads("BitCast")
@@ -294,11 +286,6 @@ def _bit_cast(n: OnnxNode) -> Structure:
     if np.dtype(dtypes.array_dtype(dtype)).itemsize != dtypes.array_dtype(x.dtype).itemsize:
         raise ValueError(f"{x.dtype} and {dtype} are not of one size")
     return ops.reshape(ops.view(ops.reshape(x, (-1,)), dtype), x.shape)
-
-
-@reads("Identity")
-def _identity(n: OnnxNode) -> Structure:
-    return n.x
 
 
 @reads("Dropout", constants=(1, 2))

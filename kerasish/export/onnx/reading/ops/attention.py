@@ -9,7 +9,14 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.export.onnx.reading.ops.arithmetic import dtype_named
-from kerasish.export.onnx.reading.registry import OnnxNode, check_size, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import (
+    OnnxNode,
+    check_size,
+    rank_of,
+    read_by,
+    reads,
+    tensor,
+)
 from kerasish.ops import dtypes
 from kerasish.typing import Structure
 
@@ -199,9 +206,7 @@ def _loss(n: OnnxNode, logs: Any, targets: Any, weight: Any) -> Any:
     return ops.mean(loss) if weights is None else ops.divide(ops.sum(loss), ops.sum(weights))
 
 
-@reads("NegativeLogLikelihoodLoss")
-def _negative_log_likelihood(n: OnnxNode) -> Structure:
-    return _loss(n, tensor(n.x), n.need(1), n.get(2))
+read_by(lambda n: _loss(n, tensor(n.x), n.need(1), n.get(2)), "NegativeLogLikelihoodLoss")
 
 
 @reads("SoftmaxCrossEntropyLoss")
@@ -210,23 +215,13 @@ def _softmax_cross_entropy(n: OnnxNode) -> Structure:
     return [_loss(n, logs, n.need(1), n.get(2)), logs][: max(n.count, 1)]
 
 
-# --- optional tensors -----------------------------------------------------------------------------
-
-
-@reads("OptionalHasElement")
-def _has_element(n: OnnxNode) -> Structure:
-    return np.array(n.get(0) is not None)
-
-
-@reads("OptionalGetElement")
-def _get_element(n: OnnxNode) -> Structure:
-    return n.x
+read_by(lambda n: np.array(n.get(0) is not None), "OptionalHasElement")
 
 
 @reads("MelWeightMatrix", constants=(0, 1, 2, 3, 4))
 def _mel_weight_matrix(n: OnnxNode) -> Structure:
-    count, length, rate = (int(np.asarray(n.known(i)).reshape(-1)[0]) for i in range(3))
-    low, high = (float(np.asarray(n.known(i)).reshape(-1)[0]) for i in (3, 4))
+    count, length, rate = (int(n.number(i)) for i in range(3))
+    low, high = (float(n.number(i)) for i in (3, 4))
     dtype = dtypes.array_dtype(dtype_named(n.attr("output_datatype", 1)))
 
     check_size([count, length])

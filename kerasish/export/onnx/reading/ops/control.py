@@ -34,10 +34,10 @@ def _if(n: OnnxNode) -> Structure:
     condition = _number(n.x)
     branches = {True: n.attr("then_branch"), False: n.attr("else_branch")}
     if condition is not None:
-        return n.host.run(branches[bool(condition)], [])
+        return n.run(branches[bool(condition)], [])
 
     def results(which: bool) -> list[Any]:
-        return [tensor(y) for y in n.host.run(branches[which], [])]
+        return [tensor(y) for y in n.run(branches[which], [])]
 
     chosen = ops.reshape(ops.cast(tensor(n.x), "bool"), ())
     return ops.cond(chosen, lambda: results(True), lambda: results(False))
@@ -55,7 +55,7 @@ def _loop(n: OnnxNode) -> Structure:
     count = 0
     while go and (most is None or count < most):
         number = np.array(count, "int64")
-        going, *results = n.host.run(body, [number, np.array(True), *states])
+        going, *results = n.run(body, [number, np.array(True), *states])
         states, row = results[: len(states)], results[len(states) :]
         rows.append(row)
         count += 1
@@ -91,7 +91,7 @@ def _open_loop(n: OnnxNode, states: list[Any]) -> Any:
         return go if most is None else ops.logical_and(go, ops.less(count, tensor(most)))
 
     def step(count: Any, go: Any, *values: Any) -> Any:
-        going, *results = n.host.run(body, [count, go, *values])
+        going, *results = n.run(body, [count, go, *values])
         return (
             ops.add(count, 1),
             ops.reshape(ops.cast(tensor(going), "bool"), ()),
@@ -135,7 +135,7 @@ def _scanned(
     count = len(states)
 
     def step(carry: Any, parts: Any) -> Any:
-        results = [tensor(y) for y in n.host.run(graph, [*carry, *parts])]
+        results = [tensor(y) for y in n.run(graph, [*carry, *parts])]
         return results[:count], results[count:]
 
     last, collected = ops.scan(step, list(states), list(rows), length=int(rows[0].shape[0]))

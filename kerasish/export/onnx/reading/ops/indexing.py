@@ -13,10 +13,15 @@ from kerasish.ops.basic.indexing import add_at, read_at, write_at
 from kerasish.typing import Structure
 
 
-def wrapped(indices: Any, size: int) -> Any:
-    """Return positions; those counted from the end become positive."""
+def wrapped(indices: Any, sizes: Any) -> Any:
+    """Return positions, or index vectors; parts counted from the end become positive.
+
+    Args:
+        indices: the positions.
+        sizes: the size of their axis; of index vectors, the size for each part.
+    """
     places = ops.cast(tensor(indices), "int32")
-    return ops.where(ops.less(places, 0), ops.add(places, int(size)), places)
+    return ops.where(ops.less(places, 0), ops.add(places, np.array(sizes, "int32")), places)
 
 
 @reads("Gather")
@@ -38,20 +43,12 @@ def _gather_elements(n: OnnxNode) -> Structure:
     return ops.take_along_axis(x[key], indices, axis=axis)
 
 
-def _positions(indices: Any, sizes: Any) -> Any:
-    """Return index vectors; parts counted from the end become positive."""
-    places = ops.cast(tensor(indices), "int32")
-    return ops.where(
-        ops.less(places, 0), ops.add(places, np.array([int(s) for s in sizes], "int32")), places
-    )
-
-
 @reads("GatherND")
 def _gather_nd(n: OnnxNode) -> Structure:
     x, indices, batch = tensor(n.x), tensor(n.need(1)), n.attr("batch_dims", 0)
     count = int(indices.shape[-1])
     if not batch:
-        return read_at(x, _positions(indices, x.shape[:count]))
+        return read_at(x, wrapped(indices, x.shape[:count]))
     lead = [int(s) for s in x.shape[:batch]]
     grids = np.meshgrid(*(np.arange(s, dtype="int32") for s in lead), indexing="ij")
     around = [1] * (rank_of(indices) - batch - 1)
@@ -59,7 +56,7 @@ def _gather_nd(n: OnnxNode) -> Structure:
         ops.broadcast_to(np.reshape(g, [*lead, *around, 1]), [*indices.shape[:-1], 1])
         for g in grids
     ]
-    own = _positions(indices, x.shape[batch : batch + count])
+    own = wrapped(indices, x.shape[batch : batch + count])
     return read_at(x, ops.concatenate([*parts, own], axis=-1))
 
 
@@ -75,7 +72,7 @@ def _put(x: Any, places: Any, updates: Any, how: str) -> Any:
 def _scatter_nd(n: OnnxNode) -> Structure:
     x, indices, updates = tensor(n.x), n.need(1), tensor(n.need(2))
     count = int(indices.shape[-1])
-    return _put(x, _positions(indices, x.shape[:count]), updates, n.attr("reduction", "none"))
+    return _put(x, wrapped(indices, x.shape[:count]), updates, n.attr("reduction", "none"))
 
 
 @reads("ScatterElements", "Scatter")
@@ -192,10 +189,7 @@ def _unique(n: OnnxNode) -> Structure:
 @reads("NonMaxSuppression", constants=(0, 1, 2, 3, 4))
 def _non_max_suppression(n: OnnxNode) -> Structure:
     boxes, scores = n.known(0), n.known(1)
-    most, overlap, least = (n.known(i) for i in (2, 3, 4))
-    count = 0 if most is None else int(np.asarray(most).reshape(-1)[0])
-    limit = 0.0 if overlap is None else float(np.asarray(overlap).reshape(-1)[0])
-    floor = None if least is None else float(np.asarray(least).reshape(-1)[0])
+    count, limit, floor = int(n.number(2) or 0), float(n.number(3) or 0.0), n.number(4)
     corners = _corners(boxes, n.attr("center_point_box", 0))
     kept: list[list[int]] = []
     for batch in range(scores.shape[0]):

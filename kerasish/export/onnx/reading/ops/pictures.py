@@ -27,8 +27,7 @@ def _upsample(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     given = n.known(1)
     scales = [float(s) for s in (n.attr("scales") if given is None else given.reshape(-1))]
-    sizes = [math.floor(int(s) * f) for s, f in zip(x.shape, scales)]
-    return _resized(n, x, list(range(rank_of(x))), sizes, scales, None, "asymmetric", "floor")
+    return _resized(n, x, list(range(rank_of(x))), None, scales, None, "asymmetric", "floor")
 
 
 @reads("Resize", constants=(1, 2, 3))
@@ -38,9 +37,9 @@ def _resize(n: OnnxNode) -> Structure:
     axes = [axis_of(a, rank) for a in n.attr("axes") or range(rank)]
     if n.opset < 11:
         scales = [float(s) for s in np.asarray(n.known(1)).reshape(-1)]
-        sizes = [math.floor(int(x.shape[a]) * f) for a, f in zip(axes, scales)]
-        return _resized(n, x, axes, sizes, scales, None, "asymmetric", "floor")
+        return _resized(n, x, axes, None, scales, None, "asymmetric", "floor")
     roi, given, wanted = n.known(1), n.known(2), n.known(3)
+    sizes: list[int] | None = None
     if wanted is not None and wanted.size:
         sizes = [int(s) for s in wanted.reshape(-1)]
         scales = [s / int(x.shape[a]) for a, s in zip(axes, sizes)]
@@ -51,7 +50,6 @@ def _resize(n: OnnxNode) -> Structure:
             sizes = [math.floor(one * int(x.shape[a]) + 0.5) for a in axes]
     else:
         scales = [float(s) for s in np.asarray(given).reshape(-1)]
-        sizes = [math.floor(int(x.shape[a]) * f) for a, f in zip(axes, scales)]
     return _resized(
         n, x, axes, sizes, scales, roi,
         n.attr("coordinate_transformation_mode", "half_pixel"),
@@ -60,16 +58,18 @@ def _resize(n: OnnxNode) -> Structure:
 
 
 def _resized(
-    n: OnnxNode, x: Any, axes: list[int], sizes: list[int], scales: list[float], roi: Any,
+    n: OnnxNode, x: Any, axes: list[int], sizes: list[int] | None, scales: list[float], roi: Any,
     transformation: str, nearest: str,
 ) -> Any:  # fmt: skip
-    """Return x with each axis multiplied by the weights of its samples."""
+    """Return x with each axis multiplied by the weights of its samples.
+
+    Args:
+        sizes: of the result; None: by the scales, rounded down.
+    """
     dtype = x.dtype
-    y = (
-        x
-        if dtypes.is_float(dtype) and dtype not in ("float16", "bfloat16")
-        else ops.cast(x, "float32")
-    )
+    if sizes is None:
+        sizes = [math.floor(int(x.shape[a]) * f) for a, f in zip(axes, scales)]
+    y = x if dtype in ("float32", "float64") else ops.cast(x, "float32")
     check_size([s if i not in axes else sizes[axes.index(i)] for i, s in enumerate(x.shape)])
     mode = n.attr("mode", "nearest")
     outside: list[tuple[int, Any]] = []
@@ -140,15 +140,19 @@ def _weights(n: OnnxNode, at: Any, old: int, scale: float, mode: str, nearest: s
         return _sampled(at, old, 1, lambda d: np.maximum(1 - d, 0), scale if antialias else 1, n)
     if mode == "cubic":
         a = n.attr("cubic_coeff_a", -0.75)
-        return _sampled(at, old, 2, lambda d: _cubic(d, a), scale if antialias else 1, n)
+        return _sampled(at, old, 2, lambda d: _cubic(np, d, a), scale if antialias else 1, n)
     raise ValueError(f"there is no mode {mode!r}")
 
 
-def _cubic(d: Any, a: float) -> Any:
-    """Return Keys's kernel. Source: Keys, IEEE Trans. ASSP 29, 1981."""
+def _cubic(xp: Any, d: Any, a: float = -0.75) -> Any:
+    """Return Keys's kernel, computed by NumPy or by `ops`.
+
+    Source: Keys, IEEE Trans. ASSP 29, 1981.
+    """
     near = ((a + 2) * d - (a + 3)) * d * d + 1
     far = ((d - 5) * d + 8) * d * a - 4 * a
-    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+    zero = xp.zeros_like(d)
+    return xp.where(xp.less_equal(d, 1), near, xp.where(xp.less(d, 2), far, zero))
 
 
 def _sampled(at: Any, old: int, radius: int, kernel: Any, scale: float, n: OnnxNode) -> Any:
@@ -214,19 +218,12 @@ def _grid_sample(n: OnnxNode) -> Structure:
         weight = None
         for p, low, step in zip(places, floors, steps):
             distance = ops.absolute(ops.subtract(p, ops.add(low, step)))
-            part = 1 - distance if mode == "linear" else _cubic_of(distance)
+            part = 1 - distance if mode == "linear" else _cubic(ops, distance)
             weight = part if weight is None else weight * part
         read = _read(x, [low + s for low, s in zip(floors, steps)], sizes, padding, align)
         term = read * ops.expand_dims(weight, 1)
         total = term if total is None else total + term
     return total
-
-
-def _cubic_of(d: Any) -> Any:
-    a = -0.75
-    near = ((a + 2) * d - (a + 3)) * d * d + 1
-    far = ((d - 5) * d + 8) * d * a - 4 * a
-    return ops.where(ops.less_equal(d, 1), near, ops.where(ops.less(d, 2), far, ops.zeros_like(d)))
 
 
 def _bounded(p: Any, size: int, padding: str, align: bool) -> Any:

@@ -14,6 +14,7 @@ from kerasish.export.onnx.reading.registry import (
     axis_of,
     dtype_of,
     rank_of,
+    read_by,
     reads,
     tensor,
 )
@@ -94,25 +95,23 @@ def _moved(x: Any, zero: Any, along_rows: bool = False) -> Any:
     return ops.subtract(whole, zero)
 
 
-@reads("MatMulInteger")
-def _matmul_integer(n: OnnxNode) -> Structure:
-    return ops.matmul(_moved(n.x, n.get(2), True), _moved(n.need(1), n.get(3)))
+def _product(a: Any, a_zero: Any, b: Any, b_zero: Any) -> Any:
+    """Return the product of matrices less their zero points as int32."""
+    return ops.matmul(_moved(a, a_zero, True), _moved(b, b_zero))
+
+
+def _factor(*scales: Any) -> Any:
+    """Return by what the sums of products are multiplied, of the inputs' and results' scales."""
+    a, b, y = (ops.cast(tensor(s), "float32") for s in scales)
+    return ops.divide(ops.multiply(a, b), y)
 
 
 @reads("QLinearMatMul")
 def _quantized_matmul(n: OnnxNode) -> Structure:
     a, a_scale, a_zero, b, b_scale, b_zero, y_scale, y_zero = (n.need(i) for i in range(8))
-    total = ops.cast(ops.matmul(_moved(a, a_zero, True), _moved(b, b_zero)), "float32")
-    factor = ops.multiply(
-        ops.cast(tensor(a_scale), "float32"), ops.cast(tensor(b_scale), "float32")
-    )
-    factor = ops.divide(factor, ops.cast(tensor(y_scale), "float32"))
-    return _saturated(ops.multiply(total, factor), tensor(y_zero), dtype_of(y_zero))
-
-
-@reads("ConvInteger")
-def _conv_integer(n: OnnxNode) -> Structure:
-    return _integer_convolution(n, _moved(n.x, n.get(2)), _filters(n.need(1), n.get(3)))
+    total = ops.cast(_product(a, a_zero, b, b_zero), "float32")
+    y = ops.multiply(total, _factor(a_scale, b_scale, y_scale))
+    return _saturated(y, tensor(y_zero), dtype_of(y_zero))
 
 
 def _filters(kernel: Any, zero: Any) -> Any:
@@ -128,14 +127,20 @@ def _integer_convolution(n: OnnxNode, x: Any, kernel: Any) -> Any:
     return ops.cast(wide, "int32")
 
 
+read_by(lambda n: _product(n.x, n.get(2), n.need(1), n.get(3)), "MatMulInteger")
+read_by(
+    lambda n: _integer_convolution(n, _moved(n.x, n.get(2)), _filters(n.need(1), n.get(3))),
+    "ConvInteger",
+)
+
+
 @reads("QLinearConv")
 def _quantized_conv(n: OnnxNode) -> Structure:
     x, x_scale, x_zero, kernel, k_scale, k_zero, y_scale, y_zero = (n.need(i) for i in range(8))
     total = _integer_convolution(n, _moved(x, x_zero), _filters(kernel, k_zero))
     if n.get(8) is not None:
         total = ops.add(total, ops.reshape(tensor(n.get(8)), (-1, *[1] * (rank_of(total) - 2))))
-    scales = [ops.cast(tensor(s), "float32") for s in (x_scale, k_scale, y_scale)]
-    factor = ops.divide(ops.multiply(scales[0], scales[1]), scales[2])
+    factor = _factor(x_scale, k_scale, y_scale)
     if rank_of(factor) == 1 and int(factor.shape[0]) > 1:
         factor = ops.reshape(factor, (-1, *[1] * (rank_of(total) - 2)))
     y = ops.multiply(ops.cast(total, "float32"), factor)

@@ -2,41 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasish import ops
+from kerasish.export.onnx.reading.ops.arithmetic import activation
 from kerasish.export.onnx.reading.registry import OnnxNode, check_size, reads, tensor
 from kerasish.typing import Structure
 
-Activation = Callable[[Any], Any]
 MOST_UNROLLED = 2048  # steps
-
-
-def _activation(name: str, alpha: float | None, beta: float | None) -> Activation:
-    """Return an activation by ONNX's name."""
-    a = {"LeakyRelu": 0.01, "HardSigmoid": 0.2, "Elu": 1.0, "ThresholdedRelu": 1.0}.get(name, 1.0)
-    a = a if alpha is None else alpha
-    b = 0.5 if beta is None else beta
-    table: dict[str, Activation] = {
-        "Relu": ops.relu,
-        "Tanh": ops.tanh,
-        "Sigmoid": ops.sigmoid,
-        "Affine": lambda x: ops.add(ops.multiply(x, a), b),
-        "LeakyRelu": lambda x: ops.nn.leaky_relu(x, a),
-        "ThresholdedRelu": lambda x: ops.where(ops.greater(x, a), x, ops.zeros_like(x)),
-        "ScaledTanh": lambda x: ops.multiply(ops.tanh(ops.multiply(x, b)), a),
-        "HardSigmoid": lambda x: ops.clip(ops.add(ops.multiply(x, a), b), 0, 1),
-        "Elu": lambda x: ops.nn.elu(x, a),
-        "Softsign": ops.nn.softsign,
-        "Softplus": ops.softplus,
-    }
-    function = {key.lower(): f for key, f in table.items()}.get(name.lower())
-    if function is None:
-        raise ValueError(f"there is no activation {name!r}")
-    return function
 
 
 class _Run:
@@ -74,7 +50,7 @@ class _Run:
         alphas, betas = n.attr("activation_alpha") or [], n.attr("activation_beta") or []
         first = direction * count
         self.activations = [
-            _activation(name, _at(alphas, first + i), _at(betas, first + i))
+            activation(name, _at(alphas, first + i), _at(betas, first + i))
             for i, name in enumerate(own)
         ]
         self.plain = [a.lower() for a in own] == [a.lower() for a in default]

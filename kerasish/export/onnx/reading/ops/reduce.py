@@ -67,7 +67,7 @@ def _running(kind: str, f: Callable[..., Any], first: int) -> None:
     @reads(kind, constants=(1,))
     def read(n: OnnxNode) -> Structure:
         x = tensor(n.x)
-        axis = axis_of(int(np.asarray(n.known(1)).reshape(-1)[0]), rank_of(x))
+        axis = axis_of(int(n.number(1)), rank_of(x))
         x = ops.flip(x, axis) if n.attr("reverse", 0) else x
         y = ops.cast(f(x, axis), x.dtype)
         if n.attr("exclusive", 0):
@@ -94,21 +94,24 @@ def _dft(n: OnnxNode) -> Structure:
     else:
         axis = n.attr("axis", 1)
     axis = axis_of(axis, rank)
-    length = n.known(1)
-    size = int(x.shape[axis]) if length is None else int(np.asarray(length).reshape(-1)[0])
+    length = n.number(1)
+    size = int(x.shape[axis] if length is None else length)
     inverse, onesided = bool(n.attr("inverse", 0)), bool(n.attr("onesided", 0))
     if inverse and onesided:
         return _real_inverse(x, axis, size if length is not None else 2 * (size - 1))
-    x = _fitted(x, axis, size)
-    a = x[..., 0]
-    b = x[..., 1] if x.shape[-1] == 2 else ops.zeros_like(a)
-    real, imaginary = fourier(a, b, axes=(axis,), inverse=inverse)
-    y = ops.stack([real, imaginary], axis=-1)
+    y = _transformed(_fitted(x, axis, size), axis, inverse)
     if inverse:
         y = ops.divide(y, size)
     if onesided:
         y = _fitted(y, axis, size // 2 + 1)
     return ops.cast(y, x.dtype)
+
+
+def _transformed(x: Any, axis: int, inverse: bool = False) -> Any:
+    """Return the transform of (..., 1 or 2): real parts, and imaginary parts if there are any."""
+    a = x[..., 0]
+    b = x[..., 1] if x.shape[-1] == 2 else ops.zeros_like(a)
+    return ops.stack(fourier(a, b, axes=(axis,), inverse=inverse), axis=-1)
 
 
 def _real_inverse(x: Any, axis: int, size: int) -> Any:
@@ -136,10 +139,8 @@ def _fitted(x: Any, axis: int, size: int) -> Any:
 @reads("STFT", constants=(1, 3))
 def _stft(n: OnnxNode) -> Structure:
     signal = tensor(n.x)
-    step = int(np.asarray(n.known(1)).reshape(-1)[0])
-    window = n.get(2)
-    given = n.known(3)
-    length = int(window.shape[0]) if given is None else int(np.asarray(given).reshape(-1)[0])
+    step, window, given = int(n.number(1)), n.get(2), n.number(3)
+    length = int(window.shape[0] if given is None else given)
     onesided = bool(n.attr("onesided", 1))
     count = (int(signal.shape[1]) - length) // step + 1
     check_size([count, length])
@@ -147,8 +148,5 @@ def _stft(n: OnnxNode) -> Structure:
     frames = ops.take(signal, places.astype("int32"), axis=1)  # (batch, frames, length, 1 or 2)
     if window is not None:
         frames = ops.multiply(frames, ops.reshape(tensor(window), (length, 1)))
-    a = frames[..., 0]
-    b = frames[..., 1] if frames.shape[-1] == 2 else ops.zeros_like(a)
-    real, imaginary = fourier(a, b, axes=(2,), inverse=False)
-    y = ops.stack([real, imaginary], axis=-1)
+    y = _transformed(frames, 2)
     return _fitted(y, 2, length // 2 + 1) if onesided else y

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from typing import Any
 
@@ -10,12 +9,14 @@ import numpy as np
 
 from kerasish import ops
 from kerasish.export.onnx.reading.ops.arithmetic import dtype_named
+from kerasish.export.onnx.reading.record import decode
 from kerasish.export.onnx.reading.registry import (
     OnnxNode,
     axis_of,
     check_size,
     dtype_of,
     rank_of,
+    read_by,
     reads,
     tensor,
 )
@@ -29,9 +30,7 @@ def _shape(n: OnnxNode) -> Structure:
     return np.array(sizes[n.attr("start", 0) : n.attr("end", len(sizes))], "int64")
 
 
-@reads("Size")
-def _size(n: OnnxNode) -> Structure:
-    return np.array(math.prod(n.x.shape), "int64")
+read_by(lambda n: np.array(math.prod(n.x.shape), "int64"), "Size")
 
 
 @reads("Constant")
@@ -44,20 +43,13 @@ def _constant(n: OnnxNode) -> Structure:
             return np.array(n.attrs[name], dtype)
     if "value" not in n.attrs:
         raise ValueError(f"a constant of {sorted(n.attrs)} is not read")
-    return stored(n.attrs["value"]["tensor"])
-
-
-def stored(parts: Any) -> Any:
-    """Return the array of an attribute's [dtype, shape, base64 text]."""
-    dtype, shape, text = parts
-    data = base64.b64decode(text, validate=True)
-    return np.frombuffer(data, dtypes.array_dtype(dtype)).reshape(shape).copy()
+    return decode(n.attrs["value"]["tensor"])
 
 
 @reads("ConstantOfShape", constants=(0,))
 def _constant_of_shape(n: OnnxNode) -> Structure:
     value = n.attr("value")
-    number = np.zeros(1, "float32") if value is None else stored(value["tensor"])
+    number = np.zeros(1, "float32") if value is None else decode(value["tensor"])
     return np.full(check_size(n.known(0)), number.reshape(-1)[0], number.dtype)
 
 
@@ -96,9 +88,7 @@ def _flatten(n: OnnxNode) -> Structure:
     return ops.reshape(x, (math.prod(x.shape[:axis]), math.prod(x.shape[axis:])))
 
 
-@reads("Transpose")
-def _transpose(n: OnnxNode) -> Structure:
-    return ops.transpose(tensor(n.x), n.attr("perm"))
+read_by(lambda n: ops.transpose(tensor(n.x), n.attr("perm")), "Transpose")
 
 
 @reads("Squeeze", constants=(1,))
@@ -249,9 +239,7 @@ def _center_crop_pad(n: OnnxNode) -> Structure:
 
 @reads("Trilu", constants=(1,))
 def _trilu(n: OnnxNode) -> Structure:
-    k = n.known(1)
-    k = 0 if k is None else int(np.asarray(k).reshape(-1)[0])
-    x = tensor(n.x)
+    k, x = n.number(1) or 0, tensor(n.x)
     rows, columns = check_size(x.shape[-2:])
     # int32 places: a k beyond the matrix keeps all or nothing.
     distance = np.arange(columns)[None, :] - np.arange(rows)[:, None]
@@ -262,7 +250,7 @@ def _trilu(n: OnnxNode) -> Structure:
 @reads("OneHot", constants=(1,))
 def _one_hot(n: OnnxNode) -> Structure:
     indices, values = tensor(n.x), tensor(n.need(2))
-    depth = int(np.asarray(n.known(1)).reshape(-1)[0])
+    depth = int(n.number(1))
     check_size([*indices.shape, depth])
     rank = rank_of(indices) + 1
     axis = axis_of(n.attr("axis", -1), rank)

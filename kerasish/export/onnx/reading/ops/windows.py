@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from kerasish import ops
-from kerasish.export.onnx.reading.registry import OnnxNode, check_size, rank_of, reads, tensor
+from kerasish.export.onnx.reading.registry import (
+    OnnxNode,
+    check_size,
+    rank_of,
+    read_by,
+    reads,
+    tensor,
+)
 from kerasish.ops import dtypes
 from kerasish.ops.basic.convolution import convolution, convolution_data_gradient
 from kerasish.ops.basic.indexing import add_at
@@ -81,30 +88,33 @@ class Geometry:
         return results
 
 
-@reads("Conv")
-def _conv(n: OnnxNode) -> Structure:
-    x, kernel, bias = tensor(n.x), tensor(n.need(1)), n.get(2)
-    return convolved(n, x, kernel, bias)
-
-
 def convolved(n: OnnxNode, x: Any, kernel: Any, bias: Any) -> Any:
     """Return the convolution of (n, c, *spatial) with (o, c / groups, *window)."""
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape") or kernel.shape[2:])
-    rank = rank_of(x)
-    weights = ops.transpose(kernel, (*range(2, rank), 1, 0))
-    y = convolution(
-        channels_last(x), weights, strides=tuple(g.strides), padding=tuple(g.pads),
-        dilation=tuple(g.dilations), groups=n.attr("group", 1),
+    return _convolution(convolution, n, g, x, kernel, bias, padding=tuple(g.pads))
+
+
+def _convolution(
+    op: Any, n: OnnxNode, g: Geometry, x: Any, kernel: Any, bias: Any, **settings: Any
+) -> Any:
+    """Return the result of an op of data and kernel with the channels last, plus a bias."""
+    y = op(
+        channels_last(x), ops.transpose(kernel, (*range(2, rank_of(x)), 1, 0)),
+        strides=tuple(g.strides), dilation=tuple(g.dilations), groups=n.attr("group", 1),
+        **settings,
     )  # fmt: skip
     if bias is not None:
         y = ops.add(y, tensor(bias))
     return channels_second(y)
 
 
+read_by(lambda n: convolved(n, tensor(n.x), tensor(n.need(1)), n.get(2)), "Conv")
+
+
 @reads("ConvTranspose")
 def _conv_transpose(n: OnnxNode) -> Structure:
     x, kernel, bias = tensor(n.x), tensor(n.need(1)), n.get(2)
-    count, rank = rank_of(x) - 2, rank_of(x)
+    count = rank_of(x) - 2
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape") or kernel.shape[2:])
     extra = n.attr("output_padding") or [0] * count
     wanted = n.attr("output_shape")
@@ -126,15 +136,8 @@ def _conv_transpose(n: OnnxNode) -> Structure:
             after = 0  # The last places meet no window.
         sizes.append(size)
         pairs.append((before, after))
-    weights = ops.transpose(kernel, (*range(2, rank), 1, 0))
-    y = convolution_data_gradient(
-        channels_last(x), weights, size=tuple(sizes),
-        strides=tuple(g.strides), padding=tuple(pairs), dilation=tuple(g.dilations),
-        groups=n.attr("group", 1),
-    )  # fmt: skip
-    if bias is not None:
-        y = ops.add(y, tensor(bias))
-    return channels_second(y)
+    settings = {"size": tuple(sizes), "padding": tuple(pairs)}
+    return _convolution(convolution_data_gradient, n, g, x, kernel, bias, **settings)
 
 
 # --- pooling ------------------------------------------------------------------------------------
@@ -176,16 +179,21 @@ def lowest(dtype: str) -> float:
     return 0 if limits is None else limits[0]
 
 
+def _pooled(op: Any, x: Any, g: Geometry) -> Any:
+    """Return the result of a pooling op; None: it has no such windows."""
+    if max(g.dilations) > 1 or any(g.beyond(x.shape[2:])):
+        return None
+    place = {"size": tuple(g.window), "strides": tuple(g.strides), "padding": tuple(g.pads)}
+    return channels_second(op(channels_last(x), **place))
+
+
 @reads("MaxPool")
 def _max_pool(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
-    simple = max(g.dilations) == 1 and not any(g.beyond(x.shape[2:]))
-    if simple and n.count == 1:
-        y = pool_max(
-            channels_last(x), size=tuple(g.window), strides=tuple(g.strides), padding=tuple(g.pads)
-        )
-        return channels_second(y)
+    pooled = _pooled(pool_max, x, g) if n.count == 1 else None
+    if pooled is not None:
+        return pooled
     # The position in the flattened input travels with each element.
     shape = [int(s) for s in x.shape]
     parts = ops.stack(taps(x, g, lowest(x.dtype)), axis=0)
@@ -208,23 +216,15 @@ def _average_pool(n: OnnxNode) -> Structure:
     x = tensor(n.x)
     g = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
     include = bool(n.attr("count_include_pad", 0))
-    simple = max(g.dilations) == 1 and not any(g.beyond(x.shape[2:])) and not include
-    if simple:
-        y = pool_average(
-            channels_last(x), size=tuple(g.window), strides=tuple(g.strides), padding=tuple(g.pads)
-        )
-        return channels_second(y)
+    pooled = None if include else _pooled(pool_average, x, g)
+    if pooled is not None:
+        return pooled
     total = _summed(taps(x, g, 0))
     ones = np.ones([1, 1, *(int(s) for s in x.shape[2:])])
     if include:  # the padding counts, what rounding up adds does not
         ones = np.pad(ones, [(0, 0), (0, 0), *g.pads], constant_values=1)
-        inner = Geometry(n, x.shape[2:], n.attr("kernel_shape"))
-        extra = g.beyond(x.shape[2:])
-        inner.pads = [(0, e) for e in extra]
-        inner.ceil = False
-        counts = _summed(taps(ops.convert_to_tensor(ones), inner, 0))
-    else:
-        counts = _summed(taps(ops.convert_to_tensor(ones), g, 0))
+        g.pads, g.ceil = [(0, e) for e in g.beyond(x.shape[2:])], False
+    counts = _summed(taps(ops.convert_to_tensor(ones), g, 0))
     return ops.divide(total, ops.cast(counts, x.dtype))
 
 
@@ -240,27 +240,19 @@ def _lp_pool(n: OnnxNode) -> Structure:
     return ops.power(_summed(taps(powers, g, 0)), 1 / p)
 
 
-def _over_space(x: Any) -> tuple[int, ...]:
-    return tuple(range(2, rank_of(x)))
+def _over_space(f: Callable[..., Any], x: Any) -> Any:
+    return f(x, tuple(range(2, rank_of(x))), keepdims=True)
 
 
-@reads("GlobalAveragePool")
-def _global_average(n: OnnxNode) -> Structure:
-    x = tensor(n.x)
-    return ops.mean(x, _over_space(x), keepdims=True)
-
-
-@reads("GlobalMaxPool")
-def _global_max(n: OnnxNode) -> Structure:
-    x = tensor(n.x)
-    return ops.max(x, _over_space(x), keepdims=True)
+read_by(lambda n: _over_space(ops.mean, tensor(n.x)), "GlobalAveragePool")
+read_by(lambda n: _over_space(ops.max, tensor(n.x)), "GlobalMaxPool")
 
 
 @reads("GlobalLpPool")
 def _global_lp(n: OnnxNode) -> Structure:
-    x, p = tensor(n.x), n.attr("p", 2)
-    total = ops.sum(ops.power(ops.absolute(x), float(p)), _over_space(x), keepdims=True)
-    return ops.power(total, 1 / p)
+    p = n.attr("p", 2)
+    powers = ops.power(ops.absolute(tensor(n.x)), float(p))
+    return ops.power(_over_space(ops.sum, powers), 1 / p)
 
 
 @reads("MaxUnpool", constants=(2,))
