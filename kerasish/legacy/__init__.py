@@ -22,9 +22,4 @@ FUNCTIONS: dict[str, Any] = {
     **own_objects(computing.__name__),
     **own_objects(tensors.__name__),
 }
-
-
-def __getattr__(name: str) -> Any:
-    if name not in FUNCTIONS:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return FUNCTIONS[name]
+globals().update(FUNCTIONS)
