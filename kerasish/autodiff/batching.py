@@ -175,7 +175,8 @@ def vmap(
             axes = [in_axes] * len(args)
         moved = [_moved(a, axis) for a, axis in zip(args, axes)]
         named = {name: _moved(value, 0) for name, value in kwargs.items()}
-        sizes = {t.shape[0] for part in (*moved, *named.values()) for t in _mapped(part)}
+        leaves = tree.flatten((moved, named))
+        sizes = {x.tensor.shape[0] for x in leaves if isinstance(x, _Mapped)}
         if len(sizes) != 1:
             came = f"got {sorted(sizes)}" if sizes else "no argument has one"
             raise ShapeError(f"vmap: all mapped axes must have one size, {came}.")
@@ -210,10 +211,6 @@ def _moved(argument: Any, axes: Any) -> Any:
         return _Mapped(ops.moveaxis(t, axes, 0) if axes else t)
 
     return tree.map_structure(one, argument)
-
-
-def _mapped(part: Any) -> list[Tensor]:
-    return [x.tensor for x in tree.flatten(part) if isinstance(x, _Mapped)]
 
 
 def _run(

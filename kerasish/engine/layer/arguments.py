@@ -44,7 +44,7 @@ def described_arguments(layer: Layer) -> tuple[dict[str, Any], bool]:
     kinds = type(layer).__mro__
     first = next(i for i, k in enumerate(kinds) if _is_ours(k))
     if not any("get_config" in vars(k) for k in kinds[:first]):
-        return layer._arguments, _is_ours(_signature_owner(type(layer)))
+        return layer._arguments, _is_ours(_owner(type(layer), "__init__"))
     results = {
         name: p.default
         for name, p in list(_signature(kinds[first]).parameters.items())[1:]
@@ -57,8 +57,9 @@ def _is_ours(kind: type) -> bool:
     return kind.__module__.split(".")[0] == __name__.split(".")[0]
 
 
-def _signature_owner(kind: type) -> type:
-    return next(k for k in kind.__mro__ if "__init__" in vars(k))
+def _owner(cls: type, name: str) -> Any:
+    """Return the class that defines an attribute of `cls`."""
+    return next(c for c in cls.__mro__ if name in c.__dict__)
 
 
 @functools.cache

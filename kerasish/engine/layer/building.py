@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from kerasish import tree
-from kerasish.engine.layer.arguments import _shapes_of, _to_spec, _tuples
+from kerasish.engine.layer.arguments import _owner, _shapes_of, _to_spec, _tuples
 from kerasish.engine.layer.call_context import NOWHERE, CallParts, context, parameters_of
 from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.parts import PartsMixin
@@ -47,11 +47,6 @@ def builds_by_call(build: Callable[..., Any]) -> Callable[..., None]:
     """Mark a `build` that creates no weights itself: it runs `call` to build the parts."""
     build.runs_call = True  # type: ignore[attr-defined]
     return build
-
-
-def _owner(cls: type, name: str) -> Any:
-    """Return the class that defines an attribute of `cls`."""
-    return next(c for c in cls.__mro__ if name in c.__dict__)
 
 
 def _written_for(cls: type, name: str) -> Any:
@@ -172,10 +167,7 @@ class BuildMixin(PartsMixin):
         if not unbuilt:
             return
         with name_scope(self.name):
-            self._build_parts(args, kwargs)
-
-    def _build_parts(self, args: Any, kwargs: Any) -> None:
-        infer(self._call_quietly, *(_to_spec(x) for x in (args, kwargs)))
+            infer(self._call_quietly, *(_to_spec(x) for x in (args, kwargs)))
 
     def _call_quietly(self, *args: Any, **kwargs: Any) -> Any:
         if self.call_parts.training and kwargs.get("training") is None:

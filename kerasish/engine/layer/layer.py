@@ -15,10 +15,11 @@ from kerasish.engine.layer.arguments import (
     _is_array,
     _is_part_array,
     _legacy_shape,
+    _owner,
     _revived,
     described_arguments,
 )
-from kerasish.engine.layer.building import _owner, _wrap_build, _written_for
+from kerasish.engine.layer.building import _wrap_build, _written_for
 from kerasish.engine.layer.call_context import CallParts, context, read_call, serials
 from kerasish.engine.layer.call_errors import note_layer
 from kerasish.engine.layer.input_spec import check_input, meets

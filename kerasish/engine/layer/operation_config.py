@@ -238,7 +238,8 @@ def call_operation(
     given = list(args)
     leading: list[Any] = []
     named = {**settings, **kwargs}
-    for name, parameter in inspect.signature(operation.function).parameters.items():
+    parameters = inspect.signature(operation.function).parameters
+    for place, (name, parameter) in enumerate(parameters.items()):
         if parameter.kind is inspect.Parameter.VAR_POSITIONAL:
             return operation(*leading, *given, **named)
         if name in settings:
@@ -248,12 +249,8 @@ def call_operation(
         if given:
             if name in named:
                 raise ValueError(f"The config gives {name!r} of {operation.name!r} twice.")
-            if len(leading) == _place(operation.function, name):
+            if len(leading) == place:
                 leading.append(given.pop(0))
             else:
                 named[name] = given.pop(0)
     return operation(*leading, **named)
-
-
-def _place(function: Callable[..., Any], name: str) -> int:
-    return list(inspect.signature(function).parameters).index(name)

@@ -26,7 +26,7 @@ from kerasish.engine.training.trainer import Trainer
 from kerasish.graph.abstract import infer
 from kerasish.signatures import any_arguments
 from kerasish.tracebacks import hides_frames
-from kerasish.typing import AnyTensor, PathLike, Shape, Structure
+from kerasish.typing import PathLike, Shape, Structure
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -153,7 +153,7 @@ class Model(QuantizedModelMixin, StructuresMixin, Trainer):  # type: ignore[misc
     def _take(self, x: Structure) -> Structure:
         # A functional model's layers cast for themselves; integer inputs must stay what they are.
         if self.layer_graph is not None:
-            return tree.map_structure(_as_is, x)
+            return tree.map_structure(lambda tensor: tensor, x)
         return super()._take(self._packed(x))
 
     def _cast_specs(self, structure: Structure) -> Structure:
@@ -319,10 +319,6 @@ def _has_own_init(cls: type) -> bool:
         return False
     names = list(inspect.signature(cls.__init__).parameters)[1:]  # type: ignore[misc]
     return names != ["args", "kwargs"]
-
-
-def _as_is(x: AnyTensor | None) -> AnyTensor:
-    return x
 
 
 class Functional(Model):

@@ -69,10 +69,6 @@ class GraphPlan(NamedTuple):
 # --- the library ----------------------------------------------------------------------------------
 
 
-def _switched_on() -> bool:
-    return switch("KERASISH_CUDNN", default=True)
-
-
 @functools.cache
 def library(version: int) -> Any:
     """Return cuDNN's frontend for a major version of CUDA, or None where it cannot be used."""
@@ -94,7 +90,7 @@ def library(version: int) -> Any:
 
 def usable() -> Any:
     """Return the frontend for CuPy's CUDA, or None."""
-    if not _switched_on():
+    if not switch("KERASISH_CUDNN", default=True):
         return None
     return library(cupy().cuda.runtime.runtimeGetVersion() // 1000)
 

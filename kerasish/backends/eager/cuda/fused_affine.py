@@ -30,13 +30,9 @@ def _products(xp: ArrayModule) -> Any:
     return onednn_product if xp is np else blas
 
 
-def _compact(xp: ArrayModule, x: Array) -> Array:
-    return np.ascontiguousarray(x) if xp is np else compact(x)
-
-
 def _rows(xp: ArrayModule, x: Array) -> Array:
     """Return x as a matrix in C order."""
-    rows = _compact(xp, x)
+    rows = np.ascontiguousarray(x) if xp is np else compact(x)
     return rows if rows.ndim == 2 else rows.reshape(-1, x.shape[-1])
 
 
