@@ -88,7 +88,7 @@ class ArrayLoop(Protocol):
 
 
 class TimeSteps(Protocol):
-    """All time steps of an LSTM, or of its gradient, in one call."""
+    """All time steps of a recurrence, or of its gradient, in one call."""
 
     def __call__(self, arrays: Sequence[Array], sizes: tuple[int, int, int]) -> None:
         """Run the steps on the number of threads that their work pays for.
@@ -96,9 +96,12 @@ class TimeSteps(Protocol):
         The results do not depend on the number of threads.
 
         Args:
-            arrays: float32 in C order. Forward: x, recurrent, h, c, and the results states, cells,
-                gates. Backward: g_states, g_cells, recurrent, c, cells, gates, and the results dx,
-                dh, dc. They are those of `kerasish.ops.lstm` and its gradient.
+            arrays: float32 in C order: inputs, results, and the mask (steps, rows) if there is one.
+                Of `kerasish.ops.lstm` x, recurrent, h, c, states, cells, gates; of its gradient
+                g_states, g_cells, recurrent, c, cells, gates, dx, dh, dc. Of `gru` x, recurrent,
+                bias, h, states, gates; of its gradient g, recurrent, h, states, gates, dx, ds, dh,
+                where ds is the gradient by the products with the states. Of `simple_rnn` x,
+                recurrent, h, states; of its gradient g, recurrent, states, dx, dh.
             sizes: time steps, rows of the batch, units.
         """
 
@@ -129,14 +132,16 @@ def compile_loop(describe: Describe, segments: bool = False) -> ArrayLoop | None
     return compiler(describe, segments)
 
 
-def compile_time_steps(backward: bool) -> TimeSteps | None:
-    """Return all time steps of an LSTM, or None where this machine cannot compile them.
+def compile_time_steps(cell: str, backward: bool, masked: bool = False) -> TimeSteps | None:
+    """Return all time steps of a recurrence, or None where this machine cannot compile them.
 
     Args:
+        cell: "lstm", "gru" or "simple_rnn".
         backward: whether they are those of the gradient.
+        masked: whether a mask selects the rows that count.
     """
     compiler: Callable[..., TimeSteps | None] = _function(STEPS_COMPILER)
-    return compiler(backward)
+    return compiler(cell, backward, masked)
 
 
 def _function(where: str) -> Callable[..., Any]:

@@ -204,7 +204,7 @@ def compile_array_loop(describe: Describe, segments: bool = False) -> KernelLoop
 
 
 class ArrayTimeSteps:
-    """All time steps of an LSTM on arrays; see `kerasish.backends.loops.TimeSteps`.
+    """All time steps of a recurrence on arrays; see `kerasish.backends.loops.TimeSteps`.
 
     Args:
         kernel: what is computed.
@@ -219,22 +219,24 @@ class ArrayTimeSteps:
         _, rows, units = sizes
         block = time_steps.pack(
             self._kernel, table=load_runtime().table, sizes=sizes,
-            threads=time_steps.choose_threads(sizes, native.get_threads()),
+            threads=time_steps.choose_threads(self._kernel, sizes, native.get_threads()),
             scratch=_memory.address(time_steps.scratch_size(self._kernel, rows, units)),
             addresses=[address_of(a) for a in arrays],
         )  # fmt: skip
         status = self._run(block.ctypes.data)
         if status:
-            raise RuntimeError(f"the time steps of an LSTM ended with status {status}")
+            raise RuntimeError(f"the time steps of a recurrence ended with status {status}")
 
 
-def compile_time_steps(backward: bool) -> ArrayTimeSteps | None:
-    """Return all time steps of an LSTM; None where no loop can be compiled.
+def compile_time_steps(cell: str, backward: bool, masked: bool) -> ArrayTimeSteps | None:
+    """Return all time steps of a recurrence; None where no loop can be compiled.
 
     Args:
+        cell: "lstm", "gru" or "simple_rnn".
         backward: whether they are those of the gradient.
+        masked: whether a mask selects the rows that count.
     """
     try:
-        return ArrayTimeSteps(time_steps.TimeSteps(backward))
+        return ArrayTimeSteps(time_steps.TimeSteps(cell, backward, masked=masked))
     except (ImportError, OSError):
         return None
