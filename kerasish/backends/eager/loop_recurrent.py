@@ -48,7 +48,7 @@ def _run(
     if run is None:
         return None
     created = [empty(shape, FLOAT) for shape in results]
-    mask = [] if skip is None else [np.logical_not(skip).astype(FLOAT)]
+    mask = [] if skip is None else [np.logical_not(skip).astype(FLOAT, order="C")]
     run((*map(np.ascontiguousarray, given), *created, *mask), sizes)
     return created
 
