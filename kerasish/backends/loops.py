@@ -16,9 +16,10 @@ from typing import Any, Protocol
 from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
-# The import paths of the functions that create `ArrayLoop`s and `TimeSteps`.
+# The import paths of the functions that create `ArrayLoop`s, `TimeSteps` and `AttentionHeads`.
 COMPILER = "kerasish.backends.static.array_loops:compile_array_loop"
 STEPS_COMPILER = "kerasish.backends.static.array_loops:compile_time_steps"
+HEADS_COMPILER = "kerasish.backends.static.array_heads:compile_heads"
 
 
 class LoopBuilder(Protocol):
@@ -106,6 +107,25 @@ class TimeSteps(Protocol):
         """
 
 
+class AttentionHeads(Protocol):
+    """softmax(scale * q @ k^T) @ v for each head, or its gradients, in one call."""
+
+    def __call__(self, arrays: Sequence[Array], scale: float) -> None:
+        """Compute all heads on the number of threads that their work pays for.
+
+        The results do not depend on the number of threads.
+
+        Args:
+            arrays: each has the axes batch, heads, rows, columns, in memory of any order, but
+                columns are adjacent. Forward: q (targets, size), k (sources, size), v (sources,
+                values), with a mask the mask (targets, sources), and the results out (targets,
+                values), maxima and sums (targets, 1). Backward: q, k, v, maxima, sums, the
+                gradient that arrives at out, the mask, and the results dq, dk, dv. They are
+                float32, the mask bool.
+            scale: of the products.
+        """
+
+
 _from_buffer = ctypes.c_char.from_buffer
 
 
@@ -142,6 +162,18 @@ def compile_time_steps(cell: str, backward: bool, masked: bool = False) -> TimeS
     """
     compiler: Callable[..., TimeSteps | None] = _function(STEPS_COMPILER)
     return compiler(cell, backward, masked)
+
+
+def compile_heads(backward: bool, masked: bool) -> AttentionHeads | None:
+    """Return attention heads, or None where this machine cannot compile them.
+
+    Args:
+        backward: whether their gradients are computed.
+        masked: whether a mask selects the sources that count for a target; elsewhere the logits are
+            -1e9 and the weights 0.
+    """
+    compiler: Callable[..., AttentionHeads | None] = _function(HEADS_COMPILER)
+    return compiler(backward, masked)
 
 
 def _function(where: str) -> Callable[..., Any]:

@@ -51,6 +51,11 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
+def scratch_address(nbytes: int) -> int:
+    """Return the address of memory of this thread, for the loop that it runs."""
+    return _memory.address(nbytes)
+
+
 class _Segments(NamedTuple):
     """The argument block and the table of segments of given sizes, without the addresses.
 
@@ -112,7 +117,7 @@ class KernelLoop:
         for place, address in zip(places, addresses, strict=True):
             words[place] = address
         if scratch:
-            words[arguments.SCRATCH] = _memory.address(scratch)
+            words[arguments.SCRATCH] = scratch_address(scratch)
         self._execute(pack(*words))
 
     def _execute(self, packed: bytes) -> None:
@@ -220,7 +225,7 @@ class ArrayTimeSteps:
         block = time_steps.pack(
             self._kernel, table=load_runtime().table, sizes=sizes,
             threads=time_steps.choose_threads(self._kernel, sizes, native.get_threads()),
-            scratch=_memory.address(time_steps.scratch_size(self._kernel, rows, units)),
+            scratch=scratch_address(time_steps.scratch_size(self._kernel, rows, units)),
             addresses=[address_of(a) for a in arrays],
         )  # fmt: skip
         status = self._run(block.ctypes.data)

@@ -1,0 +1,69 @@
+"""Attention heads on arrays: the implementation of `kerasish.backends.loops.compile_heads`."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Sequence
+
+import numpy as np
+
+from kerasish.backends.loops import address_of
+from kerasish.backends.onednn import native
+from kerasish.backends.static.array_loops import scratch_address
+from kerasish.backends.static.codegen import attention
+from kerasish.backends.static.codegen.attention import Heads, HeadsOperand, Sizes
+from kerasish.backends.static.codegen.driver import load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.typing import Array
+
+# FLOPs per thread, about 40 us. Python runs between two calls, so threads must be woken up.
+GRAIN = 4e6
+LOW = -1e9  # the logits that a mask excludes
+
+
+class ArrayHeads:
+    """Attention heads on arrays; see `kerasish.backends.loops.AttentionHeads`.
+
+    Args:
+        kernel: what is computed.
+    """
+
+    def __init__(self, kernel: Heads) -> None:
+        self._kernel = kernel
+        self._run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(compile_one(kernel))
+
+    def __call__(self, arrays: Sequence[Array], scale: float) -> None:
+        """Compute all heads; see `AttentionHeads`."""
+        q, k, v = arrays[:3]
+        sizes = Sizes(q.shape[:2], q.shape[2], k.shape[2], q.shape[3], v.shape[3])
+        threads = min(math.prod(sizes.batch), native.threads_for(self._flops(sizes), GRAIN))
+        scratch = threads * attention.scratch_size(self._kernel, sizes)
+        operands = [
+            HeadsOperand(address_of(a), tuple(np.array(a.strides) // a.itemsize)) for a in arrays
+        ]
+        block = attention.pack(
+            self._kernel, table=load_runtime().table, threads=threads, sizes=sizes,
+            scratch=scratch_address(scratch), low=LOW, operands=operands, scale=scale,
+        )  # fmt: skip
+        status = self._run(block.ctypes.data)
+        if status:
+            raise RuntimeError(f"attention heads ended with status {status}")
+
+    def _flops(self, sizes: Sizes) -> float:
+        by_keys, by_values = attention.PRODUCTS[self._kernel.backward]
+        terms = by_keys * sizes.size + by_values * sizes.values
+        return 2.0 * math.prod(sizes.batch) * sizes.targets * sizes.sources * terms
+
+
+def compile_heads(backward: bool, masked: bool) -> ArrayHeads | None:
+    """Return attention heads; None where no loop can be compiled.
+
+    Args:
+        backward: whether their gradients are computed.
+        masked: whether a mask selects the sources that count for a target.
+    """
+    try:
+        return ArrayHeads(Heads(backward, masked, masked, scaled=True))
+    except (ImportError, OSError):
+        return None
