@@ -16,10 +16,11 @@ from typing import Any, Protocol
 from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
-# The import paths of the functions that create `ArrayLoop`s, `TimeSteps` and `AttentionHeads`.
+# The import paths of the functions that create the compiled loops.
 COMPILER = "kerasish.backends.static.array_loops:compile_array_loop"
 STEPS_COMPILER = "kerasish.backends.static.array_loops:compile_time_steps"
-HEADS_COMPILER = "kerasish.backends.static.array_heads:compile_heads"
+HEADS_COMPILER = "kerasish.backends.static.array_kernels:compile_heads"
+ROWS_COMPILER = "kerasish.backends.static.array_kernels:compile_row_sums"
 
 
 class LoopBuilder(Protocol):
@@ -126,6 +127,21 @@ class AttentionHeads(Protocol):
         """
 
 
+class RowSums(Protocol):
+    """Sums of rows by place, in one call."""
+
+    def __call__(self, places: Array, rows: Array, y: Array) -> None:
+        """Write zeros to y, then add each row to y at its place, in order.
+
+        The results do not depend on the number of threads.
+
+        Args:
+            places: int64, from 0 to the rows of y.
+            rows: float32 in C order, a row for each place.
+            y: float32 in C order.
+        """
+
+
 _from_buffer = ctypes.c_char.from_buffer
 
 
@@ -174,6 +190,12 @@ def compile_heads(backward: bool, masked: bool) -> AttentionHeads | None:
     """
     compiler: Callable[..., AttentionHeads | None] = _function(HEADS_COMPILER)
     return compiler(backward, masked)
+
+
+def compile_row_sums() -> RowSums | None:
+    """Return sums of rows by place, or None where this machine cannot compile them."""
+    compiler: Callable[..., RowSums | None] = _function(ROWS_COMPILER)
+    return compiler()
 
 
 def _function(where: str) -> Callable[..., Any]:

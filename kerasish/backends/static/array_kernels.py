@@ -1,4 +1,4 @@
-"""Attention heads on arrays: the implementation of `kerasish.backends.loops.compile_heads`."""
+"""Attention heads, and sums of rows by place, on arrays: see `kerasish.backends.loops`."""
 
 from __future__ import annotations
 
@@ -11,10 +11,11 @@ import numpy as np
 from kerasish.backends.loops import address_of
 from kerasish.backends.onednn import native
 from kerasish.backends.static.array_loops import scratch_address
-from kerasish.backends.static.codegen import attention
+from kerasish.backends.static.codegen import attention, row_sums
 from kerasish.backends.static.codegen.attention import Heads, HeadsOperand, Sizes
 from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.row_sums import RowSums as RowSumsKernel
 from kerasish.typing import Array
 
 # FLOPs per thread, about 40 us. Python runs between two calls, so threads must be woken up.
@@ -65,5 +66,33 @@ def compile_heads(backward: bool, masked: bool) -> ArrayHeads | None:
     """
     try:
         return ArrayHeads(Heads(backward, masked, masked, scaled=True))
+    except (ImportError, OSError):
+        return None
+
+
+class RowSums:
+    """Sums of rows by place; see `kerasish.backends.loops.RowSums`."""
+
+    def __init__(self) -> None:
+        function = compile_one(RowSumsKernel())
+        self._run = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(function)
+
+    def __call__(self, places: Array, rows: Array, y: Array) -> None:
+        """Compute the sums; see `kerasish.backends.loops.RowSums`."""
+        (count, columns), size = rows.shape, len(y)
+        block = row_sums.pack(
+            table=load_runtime().table, count=count, size=size, columns=columns,
+            threads=row_sums.choose_threads(count, size, columns, native.get_threads()),
+            addresses=(address_of(places), address_of(rows), address_of(y)),
+        )  # fmt: skip
+        status = self._run(block.ctypes.data)
+        if status:
+            raise RuntimeError(f"sums of rows ended with status {status}")
+
+
+def compile_row_sums() -> RowSums | None:
+    """Return sums of rows by place; None where no loop can be compiled."""
+    try:
+        return RowSums()
     except (ImportError, OSError):
         return None
