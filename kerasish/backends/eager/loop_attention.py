@@ -52,7 +52,8 @@ def _masks(mask: Array | None, q: Array, k: Array) -> list[Array]:
     if mask is None:
         return []
     full = (q.shape[0], q.shape[2], q.shape[1], k.shape[1])
-    return [np.broadcast_to(np.ascontiguousarray(mask), full)]
+    rows = np.broadcast_to(mask, (*mask.shape[:-1], full[-1]))
+    return [np.broadcast_to(np.ascontiguousarray(rows), full)]
 
 
 def _kernel(
@@ -160,8 +161,10 @@ def fused_attend(
 
 
 def _fits(mask: Any, full: tuple[int, ...]) -> bool:
-    """Return whether a mask can be read for all heads, its columns being adjacent."""
+    """Return whether a mask is one of logits of this shape."""
     shape = mask.shape
-    if mask.dtype != "bool" or len(shape) > 4 or shape[-1:] != full[-1:]:
-        return False
-    return all(size in (1, whole) for size, whole in zip(shape[::-1], full[::-1]))
+    return (
+        mask.dtype == "bool"
+        and 0 < len(shape) <= 4
+        and all(size in (1, whole) for size, whole in zip(shape[::-1], full[::-1]))
+    )
