@@ -44,7 +44,7 @@ _FUSED: dict[Any, str] = {
     contraction.affine: "cuda.fused_affine:fused_affine",
     einsum_affine: "cuda.fused_affine:fused_einsum_affine",
     randoms.dropout: "cuda.fused_functions:fused_dropout",
-    attention.attend: "loop_attention:fused_attend",
+    attention.attend: "cuda.native_heads:fused_attend",
     activations.softmax: "cuda.fused_softmax:fused_softmax",
     activations.log_softmax: "cuda.fused_softmax:fused_log_softmax",
     crossentropy.class_hits: "cuda.fused_metrics:fused_class_hits",

@@ -57,7 +57,7 @@ def lstm(
     x: Array, recurrent: Array, h: Array, c: Array, skip: Array | None
 ) -> tuple[Array, ...] | None:
     """Return (states, cells, gates) of all time steps; see `numpy_recurrent`."""
-    sizes = steps, n, units = (*x.shape[:2], x.shape[2] // 4)
+    steps, n, units = sizes = (x.shape[0], x.shape[1], x.shape[2] // 4)
     shapes = [(steps, n, units), (steps, n, units), x.shape]
     results = _run("lstm", False, (x, recurrent, h, c), skip, sizes, shapes)
     return None if results is None else tuple(results)
@@ -77,7 +77,7 @@ def gru(
     x: Array, recurrent: Array, bias: Array, h: Array, skip: Array | None
 ) -> tuple[Array, ...] | None:
     """Return (states, gates) of all time steps; see `numpy_recurrent`."""
-    sizes = steps, n, units = (*x.shape[:2], x.shape[2] // 3)
+    steps, n, units = sizes = (x.shape[0], x.shape[1], x.shape[2] // 3)
     shapes = [(steps, n, units), (steps, n, 4 * units)]
     results = _run("gru", False, (x, recurrent, bias, h), skip, sizes, shapes)
     return None if results is None else tuple(results)

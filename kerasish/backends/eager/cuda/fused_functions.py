@@ -52,7 +52,7 @@ from kerasish.backends.eager.cuda.fused_softmax import (
     fused_target_loss,
 )
 from kerasish.backends.eager.cuda.kernels import SCALARS
-from kerasish.backends.eager.loop_attention import ATTENTION as HEADS
+from kerasish.backends.eager.cuda.native_heads import HEADS
 from kerasish.ops import random as randoms
 from kerasish.ops.arrays import contraction
 from kerasish.ops.arrays.einsum import einsum_affine

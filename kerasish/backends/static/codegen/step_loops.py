@@ -8,6 +8,7 @@ mask that excludes a row keeps its states.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 
 from kerasish.backends.static.codegen import recurrent, scalars
@@ -29,6 +30,16 @@ from kerasish.backends.static.machine.assembly import Target, Value, Writer, con
 GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}  # columns of the recurrent kernel per unit
 FIRST = 6  # the word of the first address
 WIDEST = 16  # lanes of the widest vector
+_FORWARD: dict[str, Callable[..., Kernel]] = {
+    "lstm": recurrent.lstm_forward,
+    "gru": recurrent.gru_forward,
+    "simple_rnn": recurrent.simple_forward,
+}
+_BACKWARD: dict[str, Callable[..., Kernel]] = {
+    "lstm": recurrent.lstm_backward,
+    "gru": recurrent.gru_backward,
+    "simple_rnn": recurrent.simple_backward,
+}
 _KEPT = {"lstm": 4, "gru": 4}  # numbers per unit of `gates`
 _STRIP = 4  # vectors of a strip
 _SQUARE = 16  # rows and columns that are transposed at a time
@@ -303,16 +314,17 @@ class _Forward(StepLoops):
             u: the column.
             columns: the lanes that are valid.
         """
-        w, options = self.w, {"masked": self.masked, "mask_dtype": "float32"}
+        w = self.w
+        kernel = functools.partial(_FORWARD[self.cell], masked=self.masked, mask_dtype="float32")
         if self.cell == "gru":
             bias = self.parts(self.at["bias"], word(0), u, self.count)
             s = [w.add(a, columns.load(b)) for a, b in zip(sums, bias, strict=True)]
-            return recurrent.gru_forward(sequence=True, **options), [*x, *s, *old]
+            return kernel(sequence=True), [*x, *s, *old]
         z = [w.add(a, b) for a, b in zip(x, sums, strict=True)]
         if self.cell == "lstm":
             h = old[:1] if self.masked else []
-            return recurrent.lstm_forward(**options), [*z, old[1], *h]
-        return recurrent.simple_forward(**options), [*z, *(old if self.masked else [])]
+            return kernel(), [*z, old[1], *h]
+        return kernel(), [*z, *(old if self.masked else [])]
 
     def _sums_at(self, r: Value, u: Value) -> Value:
         """Return the address of the sums of all gates of one vector of units of a row."""
@@ -418,12 +430,7 @@ class _Backward(StepLoops):
 
     def _kernel(self) -> Kernel:
         """Return the loop of a cell."""
-        make = {
-            "lstm": recurrent.lstm_backward,
-            "gru": recurrent.gru_backward,
-            "simple_rnn": recurrent.simple_backward,
-        }[self.cell]
-        return make(sequence=True, masked=self.masked, mask_dtype="float32")
+        return _BACKWARD[self.cell](sequence=True, masked=self.masked, mask_dtype="float32")
 
     def _adds(self) -> bool:
         """Return whether the cell writes a part of the gradient by the state before."""
