@@ -194,3 +194,19 @@ def test_empty_sequences(kind, shape, calls):
     result = KERNELS[cell](normal(steps, rows, gates * 8), normal(8, gates * 8), *more, *states)
     result = result[0] if isinstance(result, tuple) else result
     assert result.shape == (steps, rows, 8) and not calls
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("number", [0.0, np.inf])
+def test_a_first_state_of_zeros_counts_where_a_gradient_is_not_finite(kind, number):
+    cell, gates = KINDS[kind]
+    steps, rows, units = 3, 5, 8
+    more = [np.zeros(24, "float32")] if cell == "gru" else []
+    states = [np.zeros((rows, units), "float32")] * (2 if cell == "lstm" else 1)
+    recurrent = normal(units, gates * units) / 8
+    results = KERNELS[cell](normal(steps, rows, gates * units), recurrent, *more, *states)
+    results = results if isinstance(results, tuple) else (results,)
+    arriving = [normal(steps, rows, units, seed=i) for i in range(len(states))]
+    arriving[0][0, 1, 2] = number
+    dx, weights, *_ = KERNELS[f"{cell}_gradient"](*arriving, recurrent, *states, *results)
+    assert np.isfinite(dx).all() == np.isfinite(weights).all() == (number == 0)

@@ -63,10 +63,12 @@ def _leaves_out(skip: Array, t: int) -> bool:
 
 def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
     """Return the gradient by the recurrent kernel: one product over all steps but the first."""
-    result = matmul(first.T, dz[0])
-    if states.shape[0] > 1:
-        units, width = states.shape[2], dz.shape[2]
-        result += matmul(states[:-1].reshape(-1, units).T, dz[1:].reshape(-1, width))
+    units, width = states.shape[2], dz.shape[2]
+    if states.shape[0] < 2:
+        return matmul(first.T, dz[0])
+    result = matmul(states[:-1].reshape(-1, units).T, dz[1:].reshape(-1, width))
+    if first.any() or not np.isfinite(dz[0]).all():  # else it adds zeros: most sequences begin so
+        result += matmul(first.T, dz[0])
     return result
 
 
