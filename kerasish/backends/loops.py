@@ -16,9 +16,11 @@ from typing import Any, Protocol
 from kerasish.backends.onednn.native import fork_safe_lock
 from kerasish.typing import Array
 
-# The import paths of the functions that create `ArrayLoop`s and `TimeSteps`.
+# The import paths of the functions that create the compiled loops.
 COMPILER = "kerasish.backends.static.array_loops:compile_array_loop"
 STEPS_COMPILER = "kerasish.backends.static.array_loops:compile_time_steps"
+HEADS_COMPILER = "kerasish.backends.static.array_kernels:compile_heads"
+ROWS_COMPILER = "kerasish.backends.static.array_kernels:compile_row_sums"
 
 
 class LoopBuilder(Protocol):
@@ -88,7 +90,7 @@ class ArrayLoop(Protocol):
 
 
 class TimeSteps(Protocol):
-    """All time steps of an LSTM, or of its gradient, in one call."""
+    """All time steps of a recurrence, or of its gradient, in one call."""
 
     def __call__(self, arrays: Sequence[Array], sizes: tuple[int, int, int]) -> None:
         """Run the steps on the number of threads that their work pays for.
@@ -96,10 +98,47 @@ class TimeSteps(Protocol):
         The results do not depend on the number of threads.
 
         Args:
-            arrays: float32 in C order. Forward: x, recurrent, h, c, and the results states, cells,
-                gates. Backward: g_states, g_cells, recurrent, c, cells, gates, and the results dx,
-                dh, dc. They are those of `kerasish.ops.lstm` and its gradient.
+            arrays: float32 in C order: inputs, results, and the mask (steps, rows) if there is one.
+                Of `kerasish.ops.lstm` x, recurrent, h, c, states, cells, gates; of its gradient
+                g_states, g_cells, recurrent, c, cells, gates, dx, dh, dc. Of `gru` x, recurrent,
+                bias, h, states, gates; of its gradient g, recurrent, h, states, gates, dx, ds, dh,
+                where ds is the gradient by the products with the states. Of `simple_rnn` x,
+                recurrent, h, states; of its gradient g, recurrent, states, dx, dh.
             sizes: time steps, rows of the batch, units.
+        """
+
+
+class AttentionHeads(Protocol):
+    """softmax(scale * q @ k^T) @ v for each head, or its gradients, in one call."""
+
+    def __call__(self, arrays: Sequence[Array], scale: float) -> None:
+        """Compute all heads on the number of threads that their work pays for.
+
+        The results do not depend on the number of threads.
+
+        Args:
+            arrays: each has the axes batch, heads, rows, columns, in memory of any order, but
+                columns are adjacent. Forward: q (targets, size), k (sources, size), v (sources,
+                values), with a mask the mask (targets, sources), and the results out (targets,
+                values), maxima and sums (targets, 1). Backward: q, k, v, maxima, sums, the
+                gradient that arrives at out, the mask, and the results dq, dk, dv. They are
+                float32, the mask bool.
+            scale: of the products.
+        """
+
+
+class RowSums(Protocol):
+    """Sums of rows by place, in one call."""
+
+    def __call__(self, places: Array, rows: Array, y: Array) -> None:
+        """Write zeros to y, then add each row to y at its place, in order.
+
+        The results do not depend on the number of threads.
+
+        Args:
+            places: int64, from 0 to the rows of y.
+            rows: float32 in C order, a row for each place.
+            y: float32 in C order.
         """
 
 
@@ -129,14 +168,34 @@ def compile_loop(describe: Describe, segments: bool = False) -> ArrayLoop | None
     return compiler(describe, segments)
 
 
-def compile_time_steps(backward: bool) -> TimeSteps | None:
-    """Return all time steps of an LSTM, or None where this machine cannot compile them.
+def compile_time_steps(cell: str, backward: bool, masked: bool = False) -> TimeSteps | None:
+    """Return all time steps of a recurrence, or None where this machine cannot compile them.
 
     Args:
+        cell: "lstm", "gru" or "simple_rnn".
         backward: whether they are those of the gradient.
+        masked: whether a mask selects the rows that count.
     """
     compiler: Callable[..., TimeSteps | None] = _function(STEPS_COMPILER)
-    return compiler(backward)
+    return compiler(cell, backward, masked)
+
+
+def compile_heads(backward: bool, masked: bool) -> AttentionHeads | None:
+    """Return attention heads, or None where this machine cannot compile them.
+
+    Args:
+        backward: whether their gradients are computed.
+        masked: whether a mask selects the sources that count for a target; elsewhere the logits are
+            -1e9 and the weights 0.
+    """
+    compiler: Callable[..., AttentionHeads | None] = _function(HEADS_COMPILER)
+    return compiler(backward, masked)
+
+
+def compile_row_sums() -> RowSums | None:
+    """Return sums of rows by place, or None where this machine cannot compile them."""
+    compiler: Callable[..., RowSums | None] = _function(ROWS_COMPILER)
+    return compiler()
 
 
 def _function(where: str) -> Callable[..., Any]:

@@ -16,7 +16,6 @@ from kerasish.backends.eager import (
     loop_elements,
     loop_norm,
     loop_random,
-    loop_recurrent,
     loop_softmax,
     memory,
     native_loops,
@@ -390,25 +389,6 @@ def test_an_input_used_twice_gets_both_gradients():
 
     fused, composed = both(run, normal(50, 600))
     close(*[[g / 600 for g in some] for some in (fused, composed)])
-
-
-@pytest.mark.parametrize(("steps", "rows", "units"), [(1, 3, 5), (4, 33, 20), (3, 1, 64)])
-@pytest.mark.usefixtures("by_loops")
-def test_lstm_is_that_of_numpy(steps, rows, units, monkeypatch):
-    x, recurrent = normal(steps, rows, 4 * units), normal(units, 4 * units) / units**0.5
-    h, c, g_states = normal(rows, units), normal(rows, units), normal(steps, rows, units)
-    g_cells = normal(steps, units, rows).swapaxes(1, 2)
-
-    def compute():
-        states, cells, gates = KERNELS["lstm"](x, recurrent.astype("float32"), h, c)
-        given = (recurrent.astype("float32"), h, c, states, cells, gates)
-        return states, cells, gates, *KERNELS["lstm_gradient"](g_states, g_cells, *given)
-
-    if not native.available():
-        assert loop_recurrent.lstm(x, recurrent, h, c) is not None
-    results = compute()
-    monkeypatch.setattr(loop_recurrent, "LEAST", 1 << 40)
-    close(results, compute())
 
 
 # --- memory, threads, processes -------------------------------------------------------------------

@@ -1,4 +1,4 @@
-"""All time steps of an LSTM in one call, against NumPy; on any number of threads, same bits."""
+"""All time steps of a recurrence in one call, against NumPy: the same bits on all threads."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from kerasish.backends.eager import loop_recurrent
 from kerasish.backends.eager.numpy_kernels import KERNELS
 from kerasish.backends.static.codegen import kernels, time_steps
 from kerasish.backends.static.codegen.driver import load_runtime
+from kerasish.backends.static.codegen.step_loops import GATES
 from kerasish.backends.static.codegen.time_steps import TimeSteps
 from kerasish.backends.static.engine import Static
 from kerasish.backends.static.lowering.time_steps import LstmGradientUnit
@@ -55,28 +56,75 @@ def run(kernel, level, threads, sizes, arrays):
     return [np.array(a) for a in places[1:]]
 
 
+def _arrays(cell, sizes):
+    """Return the inputs of a recurrence and of its gradient by name, in the ops' order."""
+    steps, rows, units = sizes
+    width, state = GATES[cell] * units, (rows, units)
+    shapes = {"x": (steps, rows, width), "recurrent": (units, width), "bias": (width,)}
+    shapes.update(h=state, c=state, g_states=(steps, *state), g_cells=(steps, *state))
+    arrays = {n: normal(*shape, seed=i) for i, (n, shape) in enumerate(shapes.items())}
+    arrays["recurrent"] /= np.float32(units**0.5)
+    for name in {"lstm": ["bias"], "gru": ["c", "g_cells"]}.get(cell, ["bias", "c", "g_cells"]):
+        del arrays[name]
+    return arrays
+
+
+def _run_named(kernel, level, threads, sizes, arrays):
+    """Return the results of a loop by name; they are NaN before."""
+    steps, rows, units = sizes
+    width = (steps, rows, GATES[kernel.cell] * units)
+    shapes = {"dx": width, "ds": width, "dh": (rows, units), "dc": (rows, units)}
+    own = shapes if kernel.backward else ("states", "cells", "gates")
+    given = dict(arrays)
+    for name in set(own).intersection(kernel.names):
+        shape = shapes[name] if kernel.backward else arrays[name].shape
+        given[name] = np.full(shape, np.nan, "float32")
+    results = run(kernel, level, threads, sizes, [given[name] for name in kernel.names])
+    return {n: a for n, a in zip(kernel.names, results, strict=True) if n in own}
+
+
+@pytest.mark.parametrize("masked", [False, True], ids=["all", "masked"])
+@pytest.mark.parametrize("cell", GATES)
 @pytest.mark.parametrize("level", LEVELS)
 @pytest.mark.parametrize("sizes", SIZES, ids=str)
-def test_time_steps_are_those_of_numpy(level, sizes, monkeypatch):
-    steps, rows, units = sizes
+def test_time_steps_are_those_of_numpy(cell, level, sizes, masked, monkeypatch):
+    steps, rows, _ = sizes
     monkeypatch.setattr(loop_recurrent, "LEAST", 1 << 40)
-    x, recurrent = normal(steps, rows, 4 * units), normal(units, 4 * units) / np.float32(units**0.5)
-    h, c = normal(rows, units, seed=1), normal(rows, units, seed=2)
-    arriving = [normal(steps, rows, units, seed=3), normal(steps, rows, units, seed=4)]
-    expected = KERNELS["lstm"](x, recurrent, h, c)
-    gradients = KERNELS["lstm_gradient"](*arriving, recurrent, h, c, *expected)
-    nothing = [np.full_like(a, np.nan) for a in (*expected, x, h, c)]
-    results = []
+    arrays = _arrays(cell, sizes)
+    mask = (np.random.default_rng(5).random((steps, rows)) < 0.6).astype("float32")
+    mask[steps // 2] = 0  # a time step that counts for no row
+    more = [mask] if masked else []
+    inputs = [a for name, a in arrays.items() if not name.startswith("g_")]
+    results = KERNELS[cell](*inputs, *more)
+    results = results if isinstance(results, tuple) else (results,)
+    arrays.update(
+        zip({"gru": ("states", "gates")}.get(cell, ("states", "cells", "gates")), results)
+    )
+    before = [arrays[n] for n in ("g_states", "g_cells", "recurrent", "h", "c") if n in arrays]
+    dx, weights, *rest = KERNELS[f"{cell}_gradient"](*before, *results, *more)
+    wanted = {n: arrays[n] for n in ("states", "cells", "gates") if n in arrays}
+    wanted["dx"] = dx
+    if cell == "gru":
+        bias = rest.pop(0)
+    wanted.update(zip(("dh", "dc"), rest))
+    both = []
     for threads in (1, 3):
-        given = [x, recurrent, h, c, *nothing[:3]]
-        forward = run(TimeSteps(), level, threads, sizes, given)[4:]
-        given = [*arriving, recurrent, c, *expected[1:], *nothing[3:]]
-        backward = run(TimeSteps(backward=True), level, threads, sizes, given)[6:]
-        results.append([*forward, *backward])
-    wanted = [*expected, gradients[0], *gradients[2:]]
-    for one, several, numbers in zip(*results, wanted, strict=True):
-        np.testing.assert_array_equal(one, several)
-        np.testing.assert_allclose(one, numbers, rtol=2e-5, atol=2e-5)
+        found = {}
+        for backward in (False, True):
+            kernel = TimeSteps(cell, backward, masked=masked)
+            found |= _run_named(kernel, level, threads, sizes, {**arrays, "mask": mask})
+        both.append(found)
+    for name, numbers in both[0].items():
+        np.testing.assert_array_equal(numbers, both[1][name])
+    if cell == "gru":  # the gradient by the products with the states
+        ds = both[0].pop("ds")
+        np.testing.assert_allclose(ds.sum(axis=(0, 1)), bias, rtol=2e-5, atol=2e-5)
+        states = np.concatenate([arrays["h"][None], results[0]])[:-1]
+        by_weights = np.einsum("tnu,tnk->uk", states, ds)
+        np.testing.assert_allclose(by_weights, weights, rtol=2e-5, atol=5e-5)
+    assert both[0].keys() == wanted.keys()
+    for name, numbers in both[0].items():
+        np.testing.assert_allclose(numbers, wanted[name], rtol=2e-5, atol=2e-5, err_msg=name)
 
 
 @pytest.mark.parametrize("states", ["every", "last", "none"])
@@ -94,8 +142,8 @@ def test_zeros_that_arrive_are_not_read(states, cells):
     x, h = normal(steps, rows, 4 * units), np.zeros((rows, units), "float32")
     _, *kept = KERNELS["lstm"](x, recurrent, h, c)
     rest = [recurrent, c, *kept, np.full_like(x, np.nan), *[np.full_like(c, np.nan)] * 2]
-    results = run(TimeSteps(True, (states, cells)), None, 2, sizes, [*given, *rest])
-    wanted = run(TimeSteps(True), None, 1, sizes, [*whole, *rest])
+    results = run(TimeSteps("lstm", True, (states, cells)), None, 2, sizes, [*given, *rest])
+    wanted = run(TimeSteps(backward=True), None, 1, sizes, [*whole, *rest])
     for result, want in zip(results[-3:], wanted[-3:], strict=True):
         np.testing.assert_array_equal(result, want)
 
@@ -134,7 +182,9 @@ def test_nan_and_infinity_stay():
 
 
 def test_threads_are_chosen_by_work_and_rows():
-    choose = time_steps.choose_threads
+    def choose(sizes, limit):
+        return time_steps.choose_threads(TimeSteps(), sizes, limit)
+
     assert choose((80, 32, 128), 2) == 2
     assert choose((80, 32, 128), 1) == 1
     assert choose((80, 1, 512), 8) == 1  # a row is computed by one thread
@@ -146,7 +196,7 @@ def test_arrays_are_checked_and_shared_out():
     with pytest.raises(ValueError, match="expected 7 addresses, got 2"):
         time_steps.pack(TimeSteps(), table=0, threads=1, sizes=(1, 1, 1), scratch=0,
                         addresses=[0, 0])  # fmt: skip
-    steps = loops.compile_time_steps(backward=False)
+    steps = loops.compile_time_steps("lstm", backward=False)
     assert steps is not None
     x, recurrent, state = normal(40, 32, 256), normal(64, 256) / 8, np.zeros((32, 64), "float32")
     results = []

@@ -6,9 +6,11 @@ import contextlib
 from collections.abc import Iterator
 
 from kerasish.backends.eager import (
+    loop_attention,
     loop_elements,
     loop_random,
     loop_recurrent,
+    loop_rows,
     loop_update,
     native_loops,
     numpy_kernels,
@@ -20,9 +22,11 @@ LIMITS = (
     (native_loops, "LEAST"),
     (native_loops, "FEW"),
     (numpy_kernels, "LEAST"),
+    (loop_attention, "LEAST"),
     (loop_elements, "LEAST"),
     (loop_random, "LEAST"),
     (loop_recurrent, "LEAST"),
+    (loop_rows, "LEAST"),
     (loop_update, "LEAST"),
     (loop_update, "LARGE"),
     (onednn_pool, "LEAST"),

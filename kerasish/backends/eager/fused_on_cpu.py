@@ -20,7 +20,7 @@ from kerasish.ops.basic import activation as activations
 from kerasish.ops.basic import pool, statistics
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.basic.nonlinearity import relu_gradient
-from kerasish.ops.networks import crossentropy, normalization
+from kerasish.ops.networks import attention, crossentropy, normalization
 
 if TYPE_CHECKING:
     from kerasish.backends.eager.cuda.fused import Call
@@ -33,8 +33,8 @@ def fused_relu_gradient(g: Any, y: Any) -> Call | None:
     return (through_relu, [g, y], {}) if g.shape == y.shape and g.shape else None
 
 
-# Of numbers, of random states, of classes; dtypes of a trace are strings, and not among them.
-_DTYPES = frozenset(map(np.dtype, ("float32", "uint32", "int32")))
+# Of numbers, random states, classes and masks; dtypes of a trace are strings, not among them.
+_DTYPES = frozenset(map(np.dtype, ("float32", "uint32", "int32", "bool")))
 # Composed function -> the function that returns an op's call, as "module:name" here.
 _FUSED: dict[Any, str] = {
     normalization.layer_normalization: "cuda.fused_norm:fused_layer_norm",
@@ -44,6 +44,7 @@ _FUSED: dict[Any, str] = {
     contraction.affine: "cuda.fused_affine:fused_affine",
     einsum_affine: "cuda.fused_affine:fused_einsum_affine",
     randoms.dropout: "cuda.fused_functions:fused_dropout",
+    attention.attend: "cuda.native_heads:fused_attend",
     activations.softmax: "cuda.fused_softmax:fused_softmax",
     activations.log_softmax: "cuda.fused_softmax:fused_log_softmax",
     crossentropy.class_hits: "cuda.fused_metrics:fused_class_hits",

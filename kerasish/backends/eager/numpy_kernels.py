@@ -11,6 +11,7 @@ import numpy as np
 from kerasish.backends.eager import (
     loop_elements,
     loop_random,
+    loop_rows,
     numpy_random,
     numpy_recurrent,
     onednn_conv,
@@ -42,14 +43,17 @@ def _add_rows(x: Array, indices: Array, *, size: int, axis: int) -> Array:
     rows = np.transpose(x, order)
     rest = rows.shape[count:]
     flat = np.ascontiguousarray(rows).reshape(indices.size, math.prod(rest))
-    y = empty((size, flat.shape[1]), x.dtype)
-    y.fill(0)
     places = indices.reshape(-1)
     if places.size:
         places = np.where(places < 0, places + size, places)
         if places.min() < 0 or places.max() >= size:
             raise IndexError(f"index out of range for {size} rows")
-        _add_sorted(y, flat, places)
+    y = loop_rows.add_rows(places, flat, size)
+    if y is None:
+        y = empty((size, flat.shape[1]), x.dtype)
+        y.fill(0)
+        if places.size:
+            _add_sorted(y, flat, places)
     return np.moveaxis(y.reshape(size, *rest), 0, axis)
 
 
@@ -117,6 +121,7 @@ KERNELS: dict[str, Kernel] = {
     "transpose": _transpose,
     "relu": _relu,
     "add_rows": _add_rows,
+    "take_rows": loop_rows.take_rows,
     **onednn_conv.KERNELS,
     **onednn_pool.KERNELS,
     **onednn_product.KERNELS,

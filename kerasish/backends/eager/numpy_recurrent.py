@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from kerasish.backends.eager import loop_recurrent
-from kerasish.backends.eager.onednn_product import matmul
+from kerasish.backends.eager.onednn_product import column_sums, matmul
 from kerasish.typing import Array, Structure
 
 
@@ -63,15 +63,21 @@ def _leaves_out(skip: Array, t: int) -> bool:
 
 def _by_recurrent(first: Array, states: Array, dz: Array) -> Array:
     """Return the gradient by the recurrent kernel: one product over all steps but the first."""
-    result = matmul(first.T, dz[0])
-    if states.shape[0] > 1:
-        units, width = states.shape[2], dz.shape[2]
-        result += matmul(states[:-1].reshape(-1, units).T, dz[1:].reshape(-1, width))
+    units, width = states.shape[2], dz.shape[2]
+    if states.shape[0] < 2:
+        return matmul(first.T, dz[0])
+    result = matmul(states[:-1].reshape(-1, units).T, dz[1:].reshape(-1, width))
+    if first.any() or not np.isfinite(dz[0]).all():  # else it adds zeros: most sequences begin so
+        result += matmul(first.T, dz[0])
     return result
 
 
 def _simple_rnn(x: Array, recurrent: Array, h: Array, mask: Array = None) -> Array:
-    states, skip = np.empty(x.shape, x.dtype), _skipped(mask)
+    skip = _skipped(mask)
+    result = loop_recurrent.simple_rnn(x, recurrent, h, skip)
+    if result is not None:
+        return result
+    states = np.empty(x.shape, x.dtype)
     for t in range(x.shape[0]):
         new = states[t]
         if _leaves_out(skip, t):
@@ -88,7 +94,12 @@ def _simple_rnn(x: Array, recurrent: Array, h: Array, mask: Array = None) -> Arr
 def _simple_rnn_gradient(
     g: Array, recurrent: Array, h: Array, states: Array, mask: Array = None
 ) -> tuple[Array, ...]:
-    dx, skip = np.empty(g.shape, g.dtype), _skipped(mask)
+    skip = _skipped(mask)
+    result = loop_recurrent.simple_rnn_gradient(g, recurrent, states, skip)
+    if result is not None:
+        dx, dh = result
+        return dx, _by_recurrent(h, states, dx), dh
+    dx = np.empty(g.shape, g.dtype)
     dh, turned = np.zeros(h.shape, g.dtype), np.ascontiguousarray(recurrent.T)
     for t in reversed(range(g.shape[0])):
         dz, y = dx[t], states[t]
@@ -108,7 +119,7 @@ def _simple_rnn_gradient(
 
 def _lstm(x: Array, recurrent: Array, h: Array, c: Array, mask: Array = None) -> tuple[Array, ...]:
     skip = _skipped(mask)
-    result = loop_recurrent.lstm(x, recurrent, h, c) if skip is None else None
+    result = loop_recurrent.lstm(x, recurrent, h, c, skip)
     if result is not None:
         return result
     steps, n, width = x.shape
@@ -143,11 +154,10 @@ def _lstm_gradient(
     gates: Array, mask: Array = None,
 ) -> tuple[Array, ...]:  # fmt: skip
     skip = _skipped(mask)
-    if skip is None:
-        result = loop_recurrent.lstm_gradient(g_states, g_cells, recurrent, c, cells, gates)
-        if result is not None:
-            dx, dh, dc = result
-            return dx, _by_recurrent(h, states, dx), dh, dc
+    result = loop_recurrent.lstm_gradient(g_states, g_cells, recurrent, c, cells, gates, skip)
+    if result is not None:
+        dx, dh, dc = result
+        return dx, _by_recurrent(h, states, dx), dh, dc
     steps, n, width = gates.shape
     units, dtype = width // 4, gates.dtype
     dx = np.empty(gates.shape, dtype)
@@ -193,10 +203,14 @@ def _lstm_gradient(
 def _gru(
     x: Array, recurrent: Array, bias: Array, h: Array, mask: Array = None
 ) -> tuple[Array, ...]:
+    skip = _skipped(mask)
+    result = loop_recurrent.gru(x, recurrent, bias, h, skip)
+    if result is not None:
+        return result
     steps, n, width = x.shape
     units, dtype = width // 3, x.dtype
     states, gates = np.empty((steps, n, units), dtype), np.empty((steps, n, 4 * units), dtype)
-    skip, half = _skipped(mask), dtype.type(0.5)
+    half = dtype.type(0.5)
     s, two = np.empty((n, width), dtype), np.empty((n, 2 * units), dtype)
     for t in range(steps):
         row, new = gates[t], states[t]
@@ -223,10 +237,16 @@ def _gru(
 def _gru_gradient(
     g: Array, recurrent: Array, h: Array, states: Array, gates: Array, mask: Array = None
 ) -> tuple[Array, ...]:
+    skip = _skipped(mask)
+    result = loop_recurrent.gru_gradient(g, recurrent, h, states, gates, skip)
+    if result is not None:
+        dx, ds, dh = result
+        bias = column_sums(ds.reshape(-1, ds.shape[2]))
+        return dx, _by_recurrent(h, states, ds), bias, dh
     steps, n, units = states.shape
     dtype = gates.dtype
     dx, ds = np.empty((steps, n, 3 * units), dtype), np.empty((steps, n, 3 * units), dtype)
-    skip, turned = _skipped(mask), np.ascontiguousarray(recurrent.T)
+    turned = np.ascontiguousarray(recurrent.T)
     dh, part = np.zeros((n, units), dtype), np.empty((n, units), dtype)
     past = np.empty((n, units), dtype)
     for t in reversed(range(steps)):

@@ -51,6 +51,11 @@ class _Memory(threading.local):
 _memory = _Memory()
 
 
+def scratch_address(nbytes: int) -> int:
+    """Return the address of memory of this thread, for the loop that it runs."""
+    return _memory.address(nbytes)
+
+
 class _Segments(NamedTuple):
     """The argument block and the table of segments of given sizes, without the addresses.
 
@@ -112,7 +117,7 @@ class KernelLoop:
         for place, address in zip(places, addresses, strict=True):
             words[place] = address
         if scratch:
-            words[arguments.SCRATCH] = _memory.address(scratch)
+            words[arguments.SCRATCH] = scratch_address(scratch)
         self._execute(pack(*words))
 
     def _execute(self, packed: bytes) -> None:
@@ -204,7 +209,7 @@ def compile_array_loop(describe: Describe, segments: bool = False) -> KernelLoop
 
 
 class ArrayTimeSteps:
-    """All time steps of an LSTM on arrays; see `kerasish.backends.loops.TimeSteps`.
+    """All time steps of a recurrence on arrays; see `kerasish.backends.loops.TimeSteps`.
 
     Args:
         kernel: what is computed.
@@ -219,22 +224,24 @@ class ArrayTimeSteps:
         _, rows, units = sizes
         block = time_steps.pack(
             self._kernel, table=load_runtime().table, sizes=sizes,
-            threads=time_steps.choose_threads(sizes, native.get_threads()),
-            scratch=_memory.address(time_steps.scratch_size(self._kernel, rows, units)),
+            threads=time_steps.choose_threads(self._kernel, sizes, native.get_threads()),
+            scratch=scratch_address(time_steps.scratch_size(self._kernel, rows, units)),
             addresses=[address_of(a) for a in arrays],
         )  # fmt: skip
         status = self._run(block.ctypes.data)
         if status:
-            raise RuntimeError(f"the time steps of an LSTM ended with status {status}")
+            raise RuntimeError(f"the time steps of a recurrence ended with status {status}")
 
 
-def compile_time_steps(backward: bool) -> ArrayTimeSteps | None:
-    """Return all time steps of an LSTM; None where no loop can be compiled.
+def compile_time_steps(cell: str, backward: bool, masked: bool) -> ArrayTimeSteps | None:
+    """Return all time steps of a recurrence; None where no loop can be compiled.
 
     Args:
+        cell: "lstm", "gru" or "simple_rnn".
         backward: whether they are those of the gradient.
+        masked: whether a mask selects the rows that count.
     """
     try:
-        return ArrayTimeSteps(time_steps.TimeSteps(backward))
+        return ArrayTimeSteps(time_steps.TimeSteps(cell, backward, masked=masked))
     except (ImportError, OSError):
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from kerasish import activations, ops, random
 from kerasish.layers.options import activation_of
 from kerasish.layers.weighted import KernelLayer
+from kerasish.ops.arrays.contraction import affine
 from kerasish.typing import ActivationLike, AnyTensor, DTypeLike, SeedLike, Shape
 
 if TYPE_CHECKING:
@@ -245,6 +246,5 @@ class RecurrentCell(BaseCell):
     def _project(self, x: Tensor, bias: AnyTensor | None) -> Tensor:
         """Return x @ kernel + bias: one product for all steps."""
         steps, n, size = x.shape
-        z = ops.matmul(ops.reshape(x, (steps * n, size)), self.kernel)
-        z = z if bias is None else ops.add(z, bias)
+        z = affine(ops.reshape(x, (steps * n, size)), self.kernel, bias)
         return ops.reshape(z, (steps, n, self._gates * self.units))

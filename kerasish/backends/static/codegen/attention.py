@@ -1,6 +1,6 @@
 """Attention heads: products, softmax and products in caches, forward and backward.
 
-    out = softmax(q k^T) v        for each matrix of a batch with two axes
+    out = softmax(scale q k^T) v        for each matrix of a batch with two axes
 
 A thread takes whole matrices. It packs keys and values, then loops over blocks of rows of q and
 computes the logits of a block, their softmax, and its product with v. The gradient recomputes the
@@ -9,9 +9,9 @@ over the blocks, in order. So results do not depend on the number of threads.
 
 Argument block (int64 words): 0 table, 1 threads, 2 and 3 sizes of the batch, 4 targets, 5 sources,
 6 size of queries and keys, 7 size of values, 8 rows of a block, 9 scratch memory, 10 bytes of it
-per thread, 11 the value of masked logits, as float32; then for each operand (`Heads.names`) its
-address and its strides, in elements: both of the batch, row, column. Columns are adjacent, except
-those of q and g.
+per thread, 11 the value of masked logits and 12 the scale, as float32; then for each operand
+(`Heads.names`) its address and its strides, in elements: both of the batch, row, column. Columns
+are adjacent, except those of q and g.
 """
 
 from __future__ import annotations
@@ -37,8 +37,10 @@ from kerasish.typing import Array
 
 BLOCK_BYTES = 128 * 1024  # of a block of logits, so that it stays in the second-level cache
 _LEAST_ROWS = 8  # of a block
-_FIRST = 12  # word of the first operand
+_LOW, _SCALE = 11, 12  # words
+_FIRST = 13  # word of the first operand
 _STRIDES = 4
+PRODUCTS = {False: (1, 1), True: (3, 2)}  # with the sizes of keys, and of values; by `backward`
 State = list[Value]
 
 
@@ -49,11 +51,13 @@ class Heads(NamedTuple):
         backward: whether it computes the gradients by q, k and v.
         masked: whether a mask selects the logits that count.
         twice: whether the mask also sets weights to 0.
+        scaled: whether the products of q and k are multiplied by the scale.
     """
 
     backward: bool = False
     masked: bool = False
     twice: bool = False
+    scaled: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -118,7 +122,7 @@ def _parts(kernel: Heads, sizes: Sizes, rows: int) -> dict[str, int]:
 
 def pack(
     kernel: Heads, *, table: int, threads: int, sizes: Sizes, scratch: int, low: float,
-    operands: Sequence[HeadsOperand],
+    operands: Sequence[HeadsOperand], scale: float = 1.0,
 ) -> Array:  # fmt: skip
     """Return the argument block.
 
@@ -126,12 +130,13 @@ def pack(
         scratch: the address of `threads` times `scratch_size` bytes.
         low: the value of masked logits.
         operands: those of `kernel.names`.
+        scale: of the products, if `kernel.scaled`.
     """
     if len(operands) != len(kernel.names):
         raise ValueError(f"pack: expected {len(kernel.names)} operands, got {len(operands)}")
-    bits = struct.unpack("<i", struct.pack("<f", low))[0]
+    bits = struct.unpack("<ii", struct.pack("<ff", low, scale))
     words = [table, threads, *sizes.batch, *sizes[1:], block_rows(sizes), scratch]
-    words += [scratch_size(kernel, sizes), bits]
+    words += [scratch_size(kernel, sizes), *bits]
     for operand in operands:
         if len(operand.strides) != _STRIDES:
             raise ValueError(f"pack: expected {_STRIDES} strides, got {operand.strides}")
@@ -162,8 +167,10 @@ class _Heads:
         )
         index = w.mul(Value("%t", "int64"), w.load_word(args, 10))
         self.scratch = w.address(w.load_word(args, 9, "ptr"), index, 1)
-        low = w.let(f"getelementptr i64, ptr {args.text}, i64 11", "ptr")
-        self.low = w.load_value(low, "float32")
+        self.low, self.scale = (
+            w.load_value(w.let(f"getelementptr i64, ptr {args.text}, i64 {i}", "ptr"), "float32")
+            for i in (_LOW, _SCALE)
+        )
         self.bases: dict[str, Value] = {}
         self.strides: dict[str, list[Value]] = {}
         for i, name in enumerate(kernel.names):
@@ -286,6 +293,10 @@ class _Heads:
         """Return the address of a row of a part of the scratch memory."""
         return self.w.address(self.at[part], self.w.mul(r, self.wide), 4)
 
+    def scaled(self, x: Value) -> Value:
+        """Return a vector times the scale, if there is one."""
+        return self.w.mul(x, self.w.splat(self.scale, self.lanes)) if self.kernel.scaled else x
+
     def inverse(self, total: Value) -> Value:
         """Return a vector of 1 / total."""
         return self.w.splat(self.w.div(constant(1.0, "float32"), total), self.lanes)
@@ -321,9 +332,10 @@ class _Forward(_Heads):
 
         def largest(c: Value, columns: Columns, state: State) -> State:
             at = w.address(row, c, 4)
-            x = columns.load(at)
+            x = self.scaled(columns.load(at))
             if masks is not None:
                 x = w.select(self.flags(columns, masks, c), x, w.splat(self.low, lanes))
+            if masks is not None or self.kernel.scaled:
                 columns.store(x, at)
             return [vector_math.maximum(w, state[0], self.only(columns, x, float("-inf")))]
 
@@ -398,7 +410,7 @@ class _Backward(_Heads):
 
         def weigh(c: Value, columns: Columns, state: State) -> State:
             at, gradient_at = w.address(row, c, 4), w.address(gradients, c, 4)
-            x, g = columns.load(at), columns.load(gradient_at)
+            x, g = self.scaled(columns.load(at)), columns.load(gradient_at)
             if masks is None:
                 p = w.mul(vector_math.exp(w, w.sub(x, maximum)), inverse)
             else:
@@ -416,7 +428,7 @@ class _Backward(_Heads):
         def differ(c: Value, columns: Columns, _: State) -> State:
             at = w.address(gradients, c, 4)
             p = columns.load(w.address(row, c, 4))
-            x = w.mul(p, w.sub(columns.load(at), middle))
+            x = self.scaled(w.mul(p, w.sub(columns.load(at), middle)))
             if masks is not None:
                 x = w.select(self.flags(columns, masks, c), x, zeros)
             columns.store(x, at)

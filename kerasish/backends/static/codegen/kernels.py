@@ -44,11 +44,13 @@ if TYPE_CHECKING:
     from kerasish.backends.static.codegen.packed import PackedProduct
     from kerasish.backends.static.codegen.plain import Plain
     from kerasish.backends.static.codegen.pooling import Pooling
+    from kerasish.backends.static.codegen.row_sums import RowSums
     from kerasish.backends.static.codegen.thin import ThinProduct
     from kerasish.backends.static.codegen.time_steps import TimeSteps
 
     Product: TypeAlias = Direct | Interleaved | Matmul | PackedProduct | ThinProduct
-    Description: TypeAlias = Kernel | Heads | KernelGradient | Plain | Pooling | Product | TimeSteps
+    Loops: TypeAlias = Heads | KernelGradient | Plain | Pooling | RowSums | TimeSteps
+    Description: TypeAlias = Kernel | Loops | Product
 
 FORMAT = b"kerasish kernels 1\n"
 WHAT = "compiled kernels"

@@ -20,7 +20,6 @@ from kerasish.graph.ir import Node, Value
 from kerasish.graph.passes.fuse_attention import GRADIENT, AttentionBody
 
 GRAIN = 1e6  # FLOPs per thread, about 12 microseconds
-_PRODUCTS = {False: (1, 1), True: (3, 2)}  # with the sizes of keys, of values
 
 
 class AttentionUnit(Unit):
@@ -44,7 +43,7 @@ class AttentionUnit(Unit):
         super().__init__(node.op.name, list(dict.fromkeys(reads)), node.outputs)
         self.kernel, self.sizes = kernel, sizes
         self._low, self._operands = low, tuple(operands)
-        by_keys, by_values = _PRODUCTS[kernel.backward]
+        by_keys, by_values = attention.PRODUCTS[kernel.backward]
         heads = math.prod(sizes.batch)
         terms = by_keys * sizes.size + by_values * sizes.values
         self.flops = 2.0 * heads * sizes.targets * sizes.sources * terms

@@ -10,6 +10,7 @@ from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import time_steps
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.step_loops import FIRST
 from kerasish.backends.static.codegen.time_steps import TimeSteps
 from kerasish.backends.static.lowering.library import _round
 from kerasish.backends.static.lowering.recurrent import BackwardUnit, RecurrentUnit
@@ -36,7 +37,9 @@ class _AllSteps(RecurrentUnit):
         """Reserve scratch memory for the loop, and `spare` bytes more."""
         self.products = []
         self._sizes = (self.steps, self.n, self.units)
-        self.threads = time_steps.choose_threads(self._sizes, native.get_threads())
+        self.threads = time_steps.choose_threads(
+            self.steps_kernel, self._sizes, native.get_threads()
+        )
         self.one_thread = self.threads == 1
         size = time_steps.scratch_size(self.steps_kernel, self.n, self.units)
         self._offsets = {"spare": _round(size)}
@@ -78,7 +81,7 @@ class LstmUnit(_AllSteps):
         names, block = self.steps_kernel.names, record.block
         block[time_steps.THREADS] = 0 if first else 1
         block[time_steps.STEPS] = last - first
-        places = {name: time_steps.FIRST + i for i, name in enumerate(names)}
+        places = {name: FIRST + i for i, name in enumerate(names)}
         for name, gates in (("x", self.count), ("states", 1), ("cells", 1), ("gates", self.count)):
             block[places[name]] = self._row(block[places[name]], first, gates)
         if first:
@@ -95,7 +98,7 @@ class LstmGradientUnit(_AllSteps, BackwardUnit):
     def __init__(self, node: Node) -> None:
         RecurrentUnit.__init__(self, node)
         states, cells = (self._arrives_at(name) for name in time_steps.ARRIVING)
-        self.steps_kernel = TimeSteps(True, (states, cells))
+        self.steps_kernel = TimeSteps("lstm", True, (states, cells))
         libraries = self._libraries()
         self._reserve(_round(max(p.scratchpad_bytes for p in libraries)))
         self.flops += sum(p.flops for p in libraries)
