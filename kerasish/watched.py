@@ -109,7 +109,9 @@ class Guards:
 
     def __init__(self, used: Iterable[Any]) -> None:
         self._versions: list[tuple[Any, int]] = []
-        self._values: list[tuple[Callable[[], Any], Any, str, tuple[type, tuple[Any, ...]] | None]] = []
+        self._values: list[
+            tuple[Callable[[], Any], Any, str, tuple[type, tuple[Any, ...]] | None]
+        ] = []
         self._identities: list[tuple[Callable[[], Any], Any, str]] = []
         self._waiting = list(used)
         seen: dict[int, Any] = {}
