@@ -165,7 +165,7 @@ class TracedStep(CompiledStep):
     def _path(self, args: Sequence[Any], given: Sequence[Array]) -> CompiledCall:
         """Trace and compile the step for data with these answers to Python."""
         answers = Answers(given, self.eager.kernel)
-        with no_collections():
+        with no_collections(lasting=not COMPILED_PLANS.count):
             with collecting_uses() as used, watching_random(self.name):
                 traced = trace_answering(answers, self.function, args)
             guards = Guards(used.values())
