@@ -57,7 +57,7 @@ class NodeWriter(Scope, Engine):
         outputs = [Value(tuple(s.shape), s.dtype) for s in all_specs]
         self.write_node(Node(op, inputs, attrs, outputs))
         results = tuple([wrap(v) for v in outputs])
-        if op.grad is not None and recording.on and any([t.tracked for t in tensors]):
+        if op.grad is not None and recording.on and any(t.tracked for t in tensors):
             record(op, tensors, attrs, results)
         return results[0] if op.outputs == 1 else results
 
