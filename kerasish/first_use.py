@@ -32,7 +32,7 @@ def find(place: str) -> Any:
         2
     """
     module, _, name = place.partition(":")
-    with no_collections():
+    with no_collections(lasting=module not in sys.modules):
         result = importlib.import_module(module)
     return getattr(result, name) if name else result
 

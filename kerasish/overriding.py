@@ -58,11 +58,17 @@ class Closing:
 
 
 @contextmanager
-def no_collections() -> Iterator[None]:
+def no_collections(lasting: bool = False) -> Iterator[None]:
     """Pause the garbage collector, for work that makes many objects and no garbage.
 
     An import or a trace makes tens of thousands of objects; the collector would look through all
     objects of the process again and again while they are made.
+
+    Args:
+        lasting: whether nearly all of them stay as long as the process. The collector then treats
+            the present objects as old ones, so that it does not look through them after the work
+            either; garbage among them is found by the next full collection. Not for work that is
+            repeated: it would delay full collections.
 
     Example:
         >>> import gc
@@ -78,4 +84,7 @@ def no_collections() -> Iterator[None]:
         yield
     finally:
         if was:
+            if lasting and not gc.get_freeze_count():  # what the user has frozen stays frozen
+                gc.freeze()
+                gc.unfreeze()
             gc.enable()

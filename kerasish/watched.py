@@ -109,7 +109,9 @@ class Guards:
 
     def __init__(self, used: Iterable[Any]) -> None:
         self._versions: list[tuple[Any, int]] = []
-        self._values: list[tuple[Callable[[], Any], Any, str]] = []
+        self._values: list[
+            tuple[Callable[[], Any], Any, str, tuple[type, tuple[Any, ...]] | None]
+        ] = []
         self._identities: list[tuple[Callable[[], Any], Any, str]] = []
         self._waiting = list(used)
         seen: dict[int, Any] = {}
@@ -131,8 +133,9 @@ class Guards:
         for read, before, what in self._identities:
             if read() is not before:
                 return f"{what} has changed"
-        for read, before, what in self._values:
-            if _frozen(read()) != before:
+        for read, before, what, objects in self._values:
+            value = read()
+            if not _holds(value, objects) and _frozen(value) != before:
                 return f"{what} has changed"
         return None
 
@@ -214,7 +217,28 @@ class Guards:
                     self._waiting.append(held)
 
     def _guard(self, read: Callable[[], Any], what: str) -> None:
-        self._values.append((read, _frozen(read(), keep=True), what))
+        value = read()
+        self._values.append((read, _frozen(value, keep=True), what, _objects_in(value)))
+
+
+def _objects_in(value: object) -> tuple[type, tuple[Any, ...]] | None:
+    """Return the type of a plain value and the numbers that it holds; None: it holds others."""
+    many = _many(value)
+    return (type(value), many) if all(map(_is_number, many)) else None
+
+
+def _many(value: Any) -> tuple[Any, ...]:
+    if isinstance(value, dict):
+        return (*value, *value.values())
+    return tuple(value) if isinstance(value, (list, tuple)) else (value,)
+
+
+def _holds(value: object, objects: tuple[type, tuple[Any, ...]] | None) -> bool:
+    """Return whether a plain value holds the same objects as before: nothing has changed."""
+    if objects is None or type(value) is not objects[0]:
+        return False
+    many = _many(value)
+    return len(many) == len(objects[1]) and all(map(operator.is_, many, objects[1]))
 
 
 def _names(code: types.CodeType) -> Iterator[str]:
@@ -313,7 +337,7 @@ def _words(array: np.ndarray) -> np.ndarray:
 
 
 class _Numbers:
-    """The elements of a long list or dict; the same objects are equal at no cost."""
+    """The elements of a long list or dict."""
 
     def __init__(self, kind: type, many: tuple[Any, ...]) -> None:
         self.kind, self.many = kind, many
@@ -323,8 +347,6 @@ class _Numbers:
             return False
         if len(self.many) != len(other.many):
             return False
-        if all(map(operator.is_, self.many, other.many)):
-            return True
         return all(map(_is_same, self.many, other.many))
 
     __hash__ = None  # type: ignore[assignment]

@@ -405,3 +405,37 @@ def test_an_import_on_first_use_pauses_the_collector(tmp_path, monkeypatch):
         assert not gc.isenabled()
     finally:
         gc.enable()
+
+
+COLLECTIONS = """
+import gc, sys, weakref
+from kerasish.overriding import no_collections
+
+class Node:
+    pass
+
+lasting, began = sys.argv[1] == "lasting", []
+gc.collect()
+gc.callbacks.append(lambda phase, info: began.append(phase))
+with no_collections(lasting):
+    kept = [[] for _ in range(5000)]
+    garbage = Node()
+    garbage.itself, seen = garbage, weakref.ref(garbage)
+    del garbage
+    assert not gc.isenabled() and not began
+kept += [[] for _ in range(10)]
+assert gc.isenabled()
+assert bool(began) is not lasting
+gc.collect()
+assert seen() is None  # a full collection finds what is garbage
+gc.freeze()  # what the user freezes stays frozen
+frozen = gc.get_freeze_count()
+with no_collections(lasting):
+    pass
+assert gc.get_freeze_count() == frozen
+"""
+
+
+@pytest.mark.parametrize("kind", ["passing", "lasting"])
+def test_the_collector_pauses_and_does_not_look_at_lasting_objects(kind):
+    subprocess.run([sys.executable, "-c", COLLECTIONS, kind], check=True)

@@ -36,6 +36,8 @@ def attributes_key(node: Node) -> tuple[Any, ...]:
     Raises:
         Incomparable: a graph inside holds something whose equality cannot be decided.
     """
+    if not node.attrs:
+        return ()
     return tuple([(name, _key(value)) for name, value in sorted(node.attrs.items())])
 
 

@@ -49,14 +49,14 @@ class NodeWriter(Scope, Engine):
         if known is not None:
             return wrap(known)
         inputs = [self.value_of(t) for t in tensors]
-        specs = op.shape(*(Spec(v.shape, v.dtype) for v in inputs), **attrs)
+        specs = op.shape(*[Spec(v.shape, v.dtype) for v in inputs], **attrs)
         all_specs = (specs,) if op.outputs == 1 else tuple(specs)
         for s in all_specs:
             if None in s.shape:
                 raise no_size(op.name, s.shape)
         outputs = [Value(tuple(s.shape), s.dtype) for s in all_specs]
         self.write_node(Node(op, inputs, attrs, outputs))
-        results = tuple(wrap(v) for v in outputs)
+        results = tuple([wrap(v) for v in outputs])
         if op.grad is not None and recording.on and any(t.tracked for t in tensors):
             record(op, tensors, attrs, results)
         return results[0] if op.outputs == 1 else results

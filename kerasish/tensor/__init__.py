@@ -27,3 +27,4 @@ from kerasish.tensor.tensor import scalar as scalar
 from kerasish.tensor.tensor import to_numpy as to_numpy
 from kerasish.tensor.tensor import wrap as wrap
 from kerasish.tensor.variable import Variable as Variable
+from kerasish.tensor.variable import note_written as note_written

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -220,15 +220,7 @@ class Variable(Holder):
             np.copyto(buffer.array, to_numpy(self.latest))
         elif buffer.writes or not buffer.is_zero:
             buffer.array.fill(0)
-        self.written_in_buffer()
-
-    def written_in_buffer(self) -> None:
-        """Note that the buffer holds the latest value."""
-        self._current = None
-        self.in_buffer = True
-        self.buffer.writes += 1
-        self._initializer = self._zeros = None
-        note_change()
+        note_written((self,))
 
     @property
     def value(self) -> Tensor:
@@ -422,6 +414,15 @@ def keep_all(values: Mapping[Variable, Tensor]) -> None:
             variable._initializer = variable._zeros = None
         else:
             variable.latest = leaf
+    note_change()
+
+
+def note_written(variables: Iterable[Variable]) -> None:
+    """Note that the buffers of variables hold their latest values."""
+    for v in variables:
+        v._current = v._initializer = v._zeros = None
+        v.in_buffer = True
+        v.buffer.writes += 1
     note_change()
 
 

@@ -628,6 +628,62 @@ def test_an_error_in_a_generator_says_which_batch():
     assert "batch 2 of epoch 1 from the generator" in text
 
 
+PLAIN = (np.zeros((3, 2), "float32"), np.zeros(3, "int32"))
+
+
+class Listed(PyDataset):
+    def __init__(self, items):
+        super().__init__()
+        self.items = items
+
+    def __len__(self):
+        return len(self.items)
+
+    def __getitem__(self, index):
+        return self.items[index]
+
+
+@pytest.mark.parametrize("source", [iter, Listed], ids=["iterator", "PyDataset"])
+@pytest.mark.parametrize(
+    "batch",
+    [
+        (np.ones((3, 2)), PLAIN[1]),
+        (np.ones((3, 2), ">f4"), PLAIN[1]),
+        (np.ones((3, 2), "float32"), np.ones(3)),
+        [np.ones((3, 2), "float32"), PLAIN[1]],
+        (*PLAIN, np.ones(3, "float16")),
+        (np.ones((3, 2), "float32"),),
+        ({"a": np.ones((3, 2))}, PLAIN[1]),
+        (np.ma.array(np.ones((3, 2), "float32")), PLAIN[1]),
+    ],
+    ids=["float64", "bytes", "y", "list", "weights", "x", "dict", "masked"],
+)
+def test_a_batch_after_plain_ones_is_converted_as_the_first_one_is(source, batch):
+    (first,) = batches(make_data(source([batch]), steps_per_epoch=1))
+    *before, after = batches(make_data(source([PLAIN, PLAIN, batch]), steps_per_epoch=3))
+    for x, y, weights in before:
+        assert x is PLAIN[0] and y is PLAIN[1] and weights is None
+    for a, b in zip(kerasish.tree.flatten(after), kerasish.tree.flatten(first), strict=True):
+        assert type(a) is type(b)
+        assert a is None or a.dtype == b.dtype and a.dtype.isnative
+        np.testing.assert_array_equal(a, b)
+
+
+def test_plain_batches_are_checked_and_follow_floatx():
+    unequal = (PLAIN[0], np.zeros(2, "int32"))
+    with pytest.raises(ValueError, match=r"batch 2 of .* equal numbers of rows, got x: 3, y: 2"):
+        batches(make_data(iter([PLAIN, unequal]), steps_per_epoch=2))
+    with make_data(iter([PLAIN, PLAIN]), steps_per_epoch=2).epoch(0) as opened:
+        assert next(opened)[0].dtype == "float32"
+        config.set_floatx("float64")
+        assert next(opened)[0].dtype == "float64"
+
+
+def test_class_weights_apply_to_every_plain_batch():
+    data = make_data(iter([PLAIN, PLAIN]), class_weight={0: 2.0}, steps_per_epoch=2)
+    assert [w.tolist() for _, _, w in batches(data)] == [[2.0] * 3] * 2
+
+
 def test_an_empty_generator_is_an_error():
     with pytest.raises(ValueError, match="at least one batch from the generator"):
         batches(make_data(make_generator(0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import fractions
 import functools
 import random
@@ -164,6 +165,46 @@ def test_the_contents_of_a_layers_options_are_read_again():
     assert model.predict(X, verbose=0)[0, 0] == 3.0
     layer.arguments["table"][500] = 5.0
     assert model.predict(X, verbose=0)[0, 0] == 15.0
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ([1, 2], [1, 3]),
+        ([1, 2], [1, True]),
+        ([1, 2], [1, 2, 3]),
+        ([1, 2], (1, 2)),
+        ([1, [2]], [1, [3]]),
+        ({"a": 1, "b": 2}, {"a": 1, "c": 2}),
+        ({"a": 1, "b": 2}, {"a": 2, "b": 1}),
+        ({"a": 1, "b": 2}, [1, 2]),
+        (0.0, -0.0),
+        (None, 1),
+        (list(range(100)), [*range(99), 7]),
+        (np.float32(1.0), np.float64(1.0)),
+    ],
+    ids=repr,
+)
+def test_a_guard_tells_values_apart(before, after):
+    options = copy.deepcopy(before)
+    guards = watched.Guards([lambda: options])
+    for equal in (options, copy.deepcopy(before)):
+        options = equal
+        assert guards.stale() is None
+    options = after
+    assert guards.stale() == "the variable 'options' has changed"
+
+
+def test_a_guard_sees_changes_inside_of_a_container():
+    options, numbers = {"a": 1, "b": "x"}, [1, 2]
+    guards = watched.Guards([lambda: (options, numbers)])
+    assert guards.stale() is None
+    options["a"] = 2
+    assert guards.stale() is not None
+    options["a"] = 1
+    assert guards.stale() is None
+    numbers.append(3)
+    assert guards.stale() is not None
 
 
 def test_large_arrays_are_compared_quickly_and_read_only_ones_not_at_all(engine, monkeypatch):

@@ -56,7 +56,7 @@ from kerasish.graph.trace import TensorRef, Traced, trace_answering
 from kerasish.ops.op import Op
 from kerasish.overriding import no_collections
 from kerasish.ranks import current_group
-from kerasish.tensor import Tensor, Variable, current_scope, wrap
+from kerasish.tensor import Tensor, Variable, current_scope, note_written, wrap
 from kerasish.typing import Array, Structure
 from kerasish.watched import Guards, collecting_uses
 
@@ -165,7 +165,7 @@ class TracedStep(CompiledStep):
     def _path(self, args: Sequence[Any], given: Sequence[Array]) -> CompiledCall:
         """Trace and compile the step for data with these answers to Python."""
         answers = Answers(given, self.eager.kernel)
-        with no_collections():
+        with no_collections(lasting=not COMPILED_PLANS.count):
             with collecting_uses() as used, watching_random(self.name):
                 traced = trace_answering(answers, self.function, args)
             guards = Guards(used.values())
@@ -440,8 +440,7 @@ class CompiledCall:
                 raise self.other_path(error) from None
             except RecordError as error:
                 raise self.explained(error, error.memory or executable) from None
-            for v in self.traced.updated:
-                v.written_in_buffer()
+            note_written(self.traced.updated)
             return [executable.output(v) for v in self.results]
         finally:
             lanes.leave()
@@ -493,6 +492,5 @@ class CompiledCall:
     def _after(self, whole: bool) -> None:
         if whole:
             self.executable.done()  # type: ignore[union-attr]
-        for v in self.traced.updated:
-            v.written_in_buffer()
+        note_written(self.traced.updated)
         self._lanes.leave()

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from kerasish import tree
+import numpy as np
+
+from kerasish import config, tree
 from kerasish.engine.data.convert import map_leaves, to_array
 from kerasish.engine.data.weights import class_weights_of, combine
 from kerasish.typing import Array, Structure
@@ -54,6 +56,45 @@ def pack_x_y_sample_weight(
     if y is not None:
         return x, y
     return (x,) if isinstance(x, (list, tuple)) else x
+
+
+class BatchConversion:
+    """Makes batches of what a source gives, as `to_batch` does.
+
+    Two or three plain arrays are taken as they are where others of the same dtypes were.
+
+    Args:
+        class_weight: weight of each class, or None.
+    """
+
+    def __init__(self, class_weight: Mapping[Any, Any] | None = None) -> None:
+        self._class_weight = class_weight
+        self._plain: tuple[Any, ...] | None = None  # dtypes that need no conversion
+
+    def __call__(self, data: Structure, place: str) -> Batch:
+        """Return (x, y, sample_weight) of NumPy arrays.
+
+        Args:
+            data: what the source gave.
+            place: its origin, for errors.
+        """
+        kinds = _kinds(data)
+        if kinds is not None and kinds == self._plain:
+            return data if len(data) == 3 else (*data, None)
+        batch = to_batch(data, place, self._class_weight)
+        if kinds is not None and all(a is b for a, b in zip(batch, (*data, None))):
+            self._plain = kinds
+        return batch
+
+
+def _kinds(data: Structure) -> tuple[Any, ...] | None:
+    """Return the dtypes of two or three arrays of equally many rows; None for anything else."""
+    if type(data) is not tuple or not 2 <= len(data) <= 3:
+        return None
+    for array in data:
+        if type(array) is not np.ndarray or not array.ndim or len(array) != len(data[0]):
+            return None
+    return config.floatx(), *[array.dtype for array in data]
 
 
 def to_batch(data: Structure, place: str, class_weight: Structure = None) -> Batch:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from kerasish.callbacks.resume_point import ResumePoint
-from kerasish.engine.data.batch import Batch, to_batch
+from kerasish.engine.data.batch import Batch, BatchConversion
 from kerasish.engine.data.data import MOST_AHEAD, Data, random_order
 from kerasish.engine.data.streams import add_place
 from kerasish.reprs import arguments_repr
@@ -103,7 +103,7 @@ class PyDatasetData(Data):
     ) -> None:
         super().__init__(steps_per_epoch, training)
         self._dataset = dataset
-        self._class_weight = class_weight
+        self._to_batch = BatchConversion(class_weight)
         self._shuffle = bool(shuffle)
         self._seed = seed
         self._what = type(dataset).__name__
@@ -191,7 +191,7 @@ class PyDatasetData(Data):
         except Exception as error:
             add_place(error, place)
             raise
-        return to_batch(data, place, self._class_weight)
+        return self._to_batch(data, place)
 
 
 def read_ahead(

@@ -10,7 +10,7 @@ import numpy as np
 from kerasish import tree
 from kerasish.callbacks.resume_point import ResumePoint
 from kerasish.callbacks.state_checks import WRONG_KINDS
-from kerasish.engine.data.batch import Batch, to_batch
+from kerasish.engine.data.batch import Batch, BatchConversion, to_batch
 from kerasish.engine.data.data import MOST_AHEAD, BatchesAhead, Data
 from kerasish.engine.data.rows import RowsAhead
 from kerasish.engine.data.streams import add_place
@@ -98,6 +98,7 @@ class SourceData(Data):
     ) -> None:
         super().__init__(steps_per_epoch, training)
         self._source, self._class_weight = source, class_weight
+        self._convert = BatchConversion(class_weight)
         self._what = f"the {type(source).__name__}"
         if source.endless and steps_per_epoch is None:
             raise ValueError(
@@ -110,7 +111,6 @@ class SourceData(Data):
         self._numbered = not self._goes_on
         self._iterator: PlacedIterator | None = None
         self._pass, self._next_pass = 0, 0  # of the iterator, and of the next if epochs continue
-        self._plain: tuple[Any, ...] | None = None  # dtypes of (x, y) that are given as they are
         self._before: dict[str, Any] | None = None  # the place before what `peek` has read
         self._seen = 0  # batches of the epoch that were read or left out
         self._start = 0  # batches at its beginning that the training does not want
@@ -252,13 +252,10 @@ class SourceData(Data):
         return None
 
     def _to_batch(self, element: Structure, epoch: int, number: int) -> Batch:
-        pair = type(element) is tuple and len(element) == 2
-        if pair and self._plain is not None and _kinds(*element) == self._plain:
-            return element[0], element[1], None
         place = f"batch {number} of epoch {epoch + 1} from {self._what}"
-        batch = to_batch(element, place, self._class_weight)
-        if pair and batch[2] is None and batch[0] is element[0] and batch[1] is element[1]:
-            self._plain = _kinds(*element)  # such batches need no conversion
+        batch = self._convert(element, place)
+        if all(a is None or type(a) is np.ndarray and a.ndim for a in batch):
+            return batch
         for part, leaf in zip(("x", "y", "sample_weight"), batch):
             if any(a is not None and not a.ndim for a in tree.flatten(leaf)):
                 raise ValueError(
@@ -266,10 +263,3 @@ class SourceData(Data):
                     "axes: the elements are single samples. Call .batch(32)."
                 )
         return batch
-
-
-def _kinds(x: Any, y: Any) -> tuple[Any, ...] | None:
-    """Return the dtypes of two arrays of equally many rows; None for anything else."""
-    if type(x) is np.ndarray and type(y) is np.ndarray and x.ndim and y.ndim and len(x) == len(y):
-        return x.dtype, y.dtype
-    return None

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from kerasish.callbacks.resume_point import ResumePoint
-from kerasish.engine.data.batch import Batch, to_batch
+from kerasish.engine.data.batch import Batch, BatchConversion
 from kerasish.engine.data.data import Data
 from kerasish.errors import add_note
 from kerasish.typing import Structure
@@ -45,7 +45,7 @@ class StreamData(Data):
     ) -> None:
         super().__init__(steps_per_epoch, training)
         self._source = source
-        self._class_weight = class_weight
+        self._to_batch = BatchConversion(class_weight)
         self._once = hasattr(source, "__next__")
         self._iterator: Any = source if self._once else None
         self._given = 0
@@ -97,7 +97,7 @@ class StreamData(Data):
             seen += 1
             self._given += 1
             if seen > start:
-                yield to_batch(data, self._place(epoch, seen), self._class_weight)
+                yield self._to_batch(data, self._place(epoch, seen))
         else:
             return
         self._ended(epoch, seen)

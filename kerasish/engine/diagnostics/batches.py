@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from kerasish.engine.model.model import Model
     from kerasish.losses.loss import Loss
 
-_UNSIGNED = {1: np.uint8, 2: np.uint16, 4: np.uint32, 8: np.uint64}
+_UNSIGNED = {n: np.dtype(f"uint{8 * n}") for n in (1, 2, 4, 8)}
+_largest = np.maximum.reduce  # the method `max` is slower for a few numbers
 
 
 def within(values: Array, count: int) -> bool:
@@ -34,7 +35,8 @@ def within(values: Array, count: int) -> bool:
     if not values.size:
         return True
     if values.dtype.kind == "i":  # seen as unsigned, a negative number is a huge one
-        return int(values.view(_UNSIGNED[values.dtype.itemsize]).max()) < count
+        values = values.view(_UNSIGNED[values.dtype.itemsize])
+        return int(_largest(values, axis=None)) < count
     if values.dtype.kind == "u":
         return int(values.max()) < count
     return bool(values.min() >= 0) and bool(values.max() < count)

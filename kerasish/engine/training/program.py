@@ -301,8 +301,8 @@ class TrainingProgram(PreparationMixin):
                 self.replicate(sharding)
             options: dict[str, Any] = {"name": f"{kind} {self.model.name}"}
             if kind == "train":
-                self._trained = self._trainable_ids()
                 self._at_start = self.model.trainable_variables
+                self._trained = {id(v) for v in self._at_start}
                 self._known = {id(v): v for v in self.model.variables}
                 options["training"] = True
             compiled = backend.compile(self.step_function(kind, sharding), **options)

@@ -27,6 +27,7 @@ class _FusionGroup:
 
     def __init__(self, number: int, frame: tuple[int, ...]) -> None:
         self.number, self.frame = number, frame
+        self.whole: Dims = tuple([None if s == 1 else i for i, s in enumerate(frame)])
         self.split: int | None = None
         self.groups = 0
         self.nodes: list[int] = []
@@ -153,8 +154,7 @@ class _Fuser:
 
     def _start_random(self, number: int, node: Node) -> bool:
         group = self._new_group(number, node, node.out.shape)
-        dims = tuple(None if s == 1 else i for i, s in enumerate(node.out.shape))
-        self._take(group, number, node, dims, {(number, 0): (None,)}, False)
+        self._take(group, number, node, group.whole, {(number, 0): (None,)}, False)
         return True
 
     def _new_group(self, number: int, node: Node, frame: tuple[int, ...]) -> _FusionGroup:
@@ -188,6 +188,12 @@ class _Fuser:
         return True
 
     def _result_dims(self, group: _FusionGroup, node: Node, target: tuple[int, ...]) -> Dims | None:
+        if target == group.frame:
+            for v in node.inputs:
+                if group.dims.get(v, group.whole) != group.whole:
+                    break
+            else:
+                return group.whole  # one element for each place of the frame
         results: list[Any] = [None] * len(target)
         for v in node.inputs:
             if v not in group.dims:
@@ -324,8 +330,7 @@ class _Fuser:
         return True
 
     def _reduce(self, group: _FusionGroup, number: int, node: Node) -> bool:
-        x, axes, frame = node.inputs[0], _axes(node), group.frame
-        whole = tuple(None if s == 1 else i for i, s in enumerate(frame))
+        x, axes, frame, whole = node.inputs[0], _axes(node), group.frame, group.whole
         x_dims = group.dims.get(x, whole if x.shape == frame else None)
         if x_dims is None or x.shape != frame or x_dims != whole or x in group.after:
             return False

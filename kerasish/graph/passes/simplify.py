@@ -35,6 +35,7 @@ class Rewriter:
         self.nodes: list[Node] = []
         self.swaps: dict[Value, Value] = {}
         self.repeated: set[Value] = set()  # results of broadcast_to
+        self._numbers: dict[Value, Any] = {}  # of the values that were asked for
         self.changed = False
 
     def run(self) -> Graph:
@@ -103,6 +104,11 @@ class Rewriter:
 
     def number(self, v: Value) -> Array:
         """Return the number that all elements of v equal, if it is known; else None."""
+        if v not in self._numbers:
+            self._numbers[v] = self._number(v)
+        return self._numbers[v]
+
+    def _number(self, v: Value) -> Array:
         array = self.constants.get(v)
         if array is not None:
             array = np.asarray(array)

@@ -71,6 +71,20 @@ def test_a_value_in_between_is_not_swallowed():
     assert names.index("matmul") not in (0, len(names) - 1)
 
 
+def test_a_sum_per_row_that_is_read_along_columns_is_in_a_loop_before():
+    """In a square the number per row has the right size for each column, but is another one."""
+
+    def function(x):
+        y = x * 2.0
+        return y + ops.sum(y, 1)
+
+    x = array(3, 3)
+    assert len(fused(function, x)) == 2
+    compiled = backends.get("static").compile(function)
+    expected = 2 * x + (2 * x).sum(1)
+    np.testing.assert_allclose(compiled(x), expected, rtol=1e-6)
+
+
 def test_what_lies_along_columns_alone_is_not_computed_for_each_row():
     def function(x, b):
         return x * ops.exp(b)

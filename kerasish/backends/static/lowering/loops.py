@@ -200,19 +200,23 @@ class LoopUnit(Unit):
         body = self.body
         frame, rank = body.frame, len(body.frame)
         inside = set(body.dims)
-        operands: dict[LoopOperand, None] = {}
+        operands: dict[LoopOperand, int] = {}
+        self._place_of: dict[tuple[int, int], int] = {}  # (node, input) -> number of its operand
         for number, node in enumerate(body.graph.nodes):
             for i, v in enumerate(node.inputs):
                 if v in inside:
                     continue
                 if node.op.name == "random_bits":
-                    operands.update({LoopOperand(v, (0,) * rank, word): None for word in (0, 1)})
+                    for word in (0, 1):
+                        operand = LoopOperand(v, (0,) * rank, word)
+                        self._place_of[number, word] = operands.setdefault(operand, len(operands))
                     continue
                 literal = self._literal(v)
                 if literal is not None:
                     self._literals[v] = literal
                 else:
-                    operands[LoopOperand(v, _strides(v, body.reads[number, i], rank))] = None
+                    operand = LoopOperand(v, _strides(v, body.reads[number, i], rank))
+                    self._place_of[number, i] = operands.setdefault(operand, len(operands))
         order = list(operands)
         outputs = [LoopOperand(v, _strides(v, body.dims[v], rank)) for v in body.graph.outputs]
         split = body.split if body.split is not None else 0
@@ -304,8 +308,7 @@ class LoopUnit(Unit):
 
     def _recipe_apart(self) -> Recipe:
         """Return the recipe of a kernel that writes apart from what it reads."""
-        body, rank = self.body, len(self.body.frame)
-        place = {operand: i for i, operand in enumerate(self._order)}
+        body, place_of = self.body, self._place_of
         inputs = []
         for i, operand in enumerate(self._order):
             level = self._levels[i]
@@ -320,8 +323,7 @@ class LoopUnit(Unit):
             name: Any = node.op.name
             if name == "random_bits":
                 # The seed and the counter are read from memory.
-                words = (LoopOperand(node.inputs[0], (0,) * rank, word) for word in (0, 1))
-                args = [("input", place[word]) for word in words]
+                args = [("input", place_of[number, word]) for word in (0, 1)]
                 name = self._draw_name()
             else:
                 for i, v in enumerate(node.inputs):
@@ -331,8 +333,7 @@ class LoopUnit(Unit):
                         literal = self._literals[v]
                         args.append(("number", repr(literal), literal, v.dtype))
                     else:
-                        operand = LoopOperand(v, _strides(v, body.reads[number, i], rank))
-                        args.append(("input", place[operand]))
+                        args.append(("input", place_of[number, i]))
                 if node.op.reduction:
                     name = self._reduction_name(node)
                 elif node.op.view:
