@@ -16,6 +16,9 @@ from kerasish.backends.static.machine.assembly import (
     lane_numbers as lane_numbers,
 )
 
+_ROUNDED_LANES = (8, 16)  # of float32 that one instruction rounds to bfloat16
+_DENORMAL = 0x20  # denormal numbers, a bit of vfpclassps
+
 # The register type of stored elements before they are converted.
 _RAW = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
@@ -42,17 +45,46 @@ def to_storage(w: Writer, value: Value, dtype: str) -> Value:
     if dtype == "bool":
         return w.convert("zext", value, "uint8")
     if dtype == "bfloat16":
-        bits = w.bitcast(value, "uint32")
-        odd = w.bits_and(w.shift_right(bits, 16), w.like(bits, 1))
-        rounded = w.add(bits, w.add(odd, w.like(bits, 0x7FFF)))
-        quiet = w.bits_or(bits, w.like(bits, 0x400000))
-        chosen = w.select(w.compare("uno", value, value), quiet, rounded)
-        return w.convert("trunc", w.shift_right(chosen, 16), "uint16")
+        if w.target.bfloat16 and value.lanes in _ROUNDED_LANES:
+            return _rounded(w, value)
+        return _rounded_bits(w, value)
     if dtype == "float16":
         if w.target.half_conversions:
             return w.bitcast(w.convert("fptrunc", value, "float16"), "uint16")
         return _single_to_half(w, value)
     return value
+
+
+def _rounded_bits(w: Writer, value: Value) -> Value:
+    """Return float32 values as bfloat16, by integer instructions."""
+    bits = w.bitcast(value, "uint32")
+    odd = w.bits_and(w.shift_right(bits, 16), w.like(bits, 1))
+    rounded = w.add(bits, w.add(odd, w.like(bits, 0x7FFF)))
+    quiet = w.bits_or(bits, w.like(bits, 0x400000))
+    chosen = w.select(w.compare("uno", value, value), quiet, rounded)
+    return w.convert("trunc", w.shift_right(chosen, 16), "uint16")
+
+
+def _rounded(w: Writer, value: Value) -> Value:
+    """Return float32 values as bfloat16, by one instruction if none is denormal.
+
+    The instruction returns 0 for denormal values.
+    """
+    lanes = value.lanes
+    convert = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * lanes}"
+    classify = f"@llvm.x86.avx512.fpclass.ps.{32 * lanes}"
+    w.declared.add(f"declare <{lanes} x bfloat> {convert}({value.llvm})")
+    w.declared.add(f"declare <{lanes} x i1> {classify}({value.llvm}, i32)")
+    mask = w.let(f"call <{lanes} x i1> {classify}({value.typed}, i32 {_DENORMAL})", "bool", lanes)
+    some = w.let(f"bitcast {mask.typed} to i{lanes}", "uint16" if lanes == 16 else "uint8")
+
+    def by_instruction() -> list[Value]:
+        raw = w.let(f"call <{lanes} x bfloat> {convert}({value.typed})", "bfloat16", lanes)
+        return [w.let(f"bitcast <{lanes} x bfloat> {raw.text} to <{lanes} x i16>", "uint16", lanes)]
+
+    return w.branch(
+        w.compare("eq", some, w.like(some, 0)), by_instruction, lambda: [_rounded_bits(w, value)]
+    )[0]
 
 
 def _half_to_single(w: Writer, raw: Value) -> Value:
