@@ -16,7 +16,7 @@ from kerasish.backends.static.machine.assembly import (
     lane_numbers as lane_numbers,
 )
 
-_ROUNDED_LANES = (8, 16)  # of float32 that one instruction rounds to bfloat16
+_LEAST_ROUNDED, _MOST_ROUNDED = 8, 16  # lanes that one instruction rounds to bfloat16
 _DENORMAL = 0x20  # denormal numbers, a bit of vfpclassps
 
 # The register type of stored elements before they are converted.
@@ -45,7 +45,7 @@ def to_storage(w: Writer, value: Value, dtype: str) -> Value:
     if dtype == "bool":
         return w.convert("zext", value, "uint8")
     if dtype == "bfloat16":
-        if w.target.bfloat16 and value.lanes in _ROUNDED_LANES:
+        if w.target.bfloat16 and value.lanes >= _LEAST_ROUNDED:
             return _rounded(w, value)
         return _rounded_bits(w, value)
     if dtype == "float16":
@@ -66,25 +66,43 @@ def _rounded_bits(w: Writer, value: Value) -> Value:
 
 
 def _rounded(w: Writer, value: Value) -> Value:
-    """Return float32 values as bfloat16, by one instruction if none is denormal.
+    """Return float32 values as bfloat16: by instructions if none is denormal.
 
-    The instruction returns 0 for denormal values.
+    The instructions return 0 for denormal values.
     """
+    parts = [value]
+    while parts[0].lanes > _MOST_ROUNDED:
+        parts = [half for part in parts for half in w.halve(part)]
+    denormal = constant(0, "bool", parts[0].lanes)
+    for part in parts:
+        denormal = w.bits_or(denormal, _is_denormal(w, part))
+    lanes = denormal.lanes
+    some = w.let(f"bitcast {denormal.typed} to i{lanes}", "uint16" if lanes == 16 else "uint8")
+
+    def by_instructions() -> list[Value]:
+        results = [_rounded_part(w, part) for part in parts]
+        while len(results) > 1:
+            pairs = zip(results[::2], results[1::2], strict=True)
+            results = [w.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
+        return results
+
+    none = w.compare("eq", some, w.like(some, 0))
+    return w.branch(none, by_instructions, lambda: [_rounded_bits(w, value)])[0]
+
+
+def _rounded_part(w: Writer, value: Value) -> Value:
     lanes = value.lanes
-    convert = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * lanes}"
-    classify = f"@llvm.x86.avx512.fpclass.ps.{32 * lanes}"
-    w.declared.add(f"declare <{lanes} x bfloat> {convert}({value.llvm})")
-    w.declared.add(f"declare <{lanes} x i1> {classify}({value.llvm}, i32)")
-    mask = w.let(f"call <{lanes} x i1> {classify}({value.typed}, i32 {_DENORMAL})", "bool", lanes)
-    some = w.let(f"bitcast {mask.typed} to i{lanes}", "uint16" if lanes == 16 else "uint8")
+    symbol = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * lanes}"
+    w.declared.add(f"declare <{lanes} x bfloat> {symbol}({value.llvm})")
+    raw = w.let(f"call <{lanes} x bfloat> {symbol}({value.typed})", "bfloat16", lanes)
+    return w.let(f"bitcast <{lanes} x bfloat> {raw.text} to <{lanes} x i16>", "uint16", lanes)
 
-    def by_instruction() -> list[Value]:
-        raw = w.let(f"call <{lanes} x bfloat> {convert}({value.typed})", "bfloat16", lanes)
-        return [w.let(f"bitcast <{lanes} x bfloat> {raw.text} to <{lanes} x i16>", "uint16", lanes)]
 
-    return w.branch(
-        w.compare("eq", some, w.like(some, 0)), by_instruction, lambda: [_rounded_bits(w, value)]
-    )[0]
+def _is_denormal(w: Writer, value: Value) -> Value:
+    symbol = f"@llvm.x86.avx512.fpclass.ps.{32 * value.lanes}"
+    w.declared.add(f"declare <{value.lanes} x i1> {symbol}({value.llvm}, i32)")
+    text = f"call <{value.lanes} x i1> {symbol}({value.typed}, i32 {_DENORMAL})"
+    return w.let(text, "bool", value.lanes)
 
 
 def _half_to_single(w: Writer, raw: Value) -> Value:
