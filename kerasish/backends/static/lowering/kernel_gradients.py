@@ -35,11 +35,18 @@ class KernelGradientUnit(Unit):
         super().__init__(node.op.name, node.inputs, node.outputs)
         self.kernel, self.sizes, self.ends = kernel, _sizes(node), ends
         self.x, self.dy = node.inputs
-        self.rows = math.prod(node.inputs[1].shape[:2])
+        samples, height = self.dy.shape[:2]
+        self.rows = samples * height
         self.flops = _flops(node)
         self.threads = native.threads_for(self.flops, GRAIN)
-        if kernel.dtype != "float32":
-            self.scratch = 4 * node.out.size
+        self.sums = 0
+        self.sizes |= {"samples": samples, "x_copy": 0, "copies": 0}
+        if kernel.dtype == "bfloat16":
+            self.rows = (samples + 1) // 2 * height
+            x_copy, copies = kernel_gradient.copied_bytes(self.sizes, self.rows)
+            self.sizes |= {"x_copy": x_copy, "copies": copies}
+            self.sums = -(-4 * node.out.size // 64) * 64
+            self.scratch = self.sums + self.threads * copies
 
     def kernels(self) -> list[KernelGradient]:
         """Return the one kernel."""
@@ -49,10 +56,11 @@ class KernelGradientUnit(Unit):
         """Return the one record."""
         x, dy = locate(self.x).address, locate(self.dy).address
         out = locate(self.writes[0]).address
-        sums = locate(("scratch", self)).address if self.scratch else out
+        scratch = locate(("scratch", self)).address if self.scratch else 0
+        sums = scratch or out
         block = kernel_gradient.pack(
             table=load_runtime().table, threads=self.threads, rows=self.rows, sizes=self.sizes,
-            ends=self.ends, x=x, dy=dy, sums=sums, out=out,
+            ends=self.ends, x=x, dy=dy, sums=sums, out=out, scratch=scratch + self.sums,
         )  # fmt: skip
         return [Record(compile_one(self.kernel), block, self.name)]
 
@@ -99,6 +107,9 @@ def make_kernel_gradient(node: Node) -> Unit | None:
     (_, height, width, filters), channels = node.inputs[1].shape, node.inputs[0].shape[3]
     if channels % kernel.rows or filters % LANES or height * width < LEAST_PIXELS:
         return None
+    rows = (node.inputs[0].shape[2] * channels, width * filters)
+    if kernel.dtype == "bfloat16" and min(rows) < kernel_gradient.LEAST_COPIED:
+        return None
     ends = _ends(node)
     if ends is None:
         return None
@@ -113,7 +124,8 @@ def _structure(node: Node, attrs: dict[str, Any]) -> KernelGradient | None:
     if len(node.out.shape) != 4 or attrs["groups"] != 1 or node.out.shape[1] not in TAPS:
         return None
     strided = attrs["strides"][1] > 1
-    if dtypes != ({"bfloat16"} if strided else {"float32"}):
+    pairs = dtypes == {"bfloat16"} and host_target().bfloat16
+    if not pairs and (strided or dtypes != {"float32"}):
         return None
     vectors = 2 if node.out.shape[3] % (2 * LANES) == 0 else 1
     stride, apart = attrs["strides"][1], attrs["dilation"][1]
