@@ -10,7 +10,9 @@ results do not depend on their number. Taps outside an image are left out.
 bfloat16: an instruction adds two products to a float32 sum. They are those of a pixel in two
 samples: each thread first copies a block's rows of samples 2m and 2m + 1 to its scratch memory,
 element by element in turn, so an element of the copy is a pair in 32 bits. Zeros stand for the
-second sample of the last pair if the number of samples is odd. "Sample" means a pair below.
+second sample of the last pair if the number of samples is odd. "Sample" means a pair below. A tile
+is `rows` filters and vectors of channels, so that the taps share each filter that is loaded. The
+sums are [..., filters, channels] until the last block.
 
 Argument block (int64 words): 0 table, 1 threads, 2 image rows of dy (of all samples), 3 of these in
 a block, then the words of `_SIZES`, and the addresses of x, dy, the sums (float32), the result (the
@@ -19,7 +21,7 @@ same if it is float32) and the scratch memory.
 
 from __future__ import annotations
 
-from itertools import pairwise
+import itertools
 from typing import NamedTuple
 
 import numpy as np
@@ -27,7 +29,6 @@ import numpy as np
 from kerasish.backends.static.codegen import memory
 from kerasish.backends.static.codegen.tiles import least, most, share, word, zeros
 from kerasish.backends.static.machine.assembly import (
-    STORED,
     Target,
     Value,
     Writer,
@@ -52,7 +53,7 @@ class KernelGradient(NamedTuple):
     Attributes:
         dtype: "float32" or "bfloat16".
         taps: the width of the kernel, 2 to 5.
-        vectors: vectors of filters in a tile.
+        vectors: vectors of filters (bfloat16: channels) in a tile.
         stride, dilation: along the width.
     """
 
@@ -64,8 +65,23 @@ class KernelGradient(NamedTuple):
 
     @property
     def rows(self) -> int:
-        """Channels of a tile: a power of two."""
+        """Channels (bfloat16: filters) of a tile: a power of two."""
         return 1 << (SUMS // (self.taps * self.vectors)).bit_length() - 1
+
+    @property
+    def pairs(self) -> bool:
+        """Whether an instruction multiplies pairs of numbers."""
+        return self.dtype == "bfloat16"
+
+    @property
+    def channels(self) -> int:
+        """Channels of a tile."""
+        return LANES * self.vectors if self.pairs else self.rows
+
+    @property
+    def filters(self) -> int:
+        """Filters of a tile."""
+        return self.rows if self.pairs else LANES * self.vectors
 
 
 def pack(
@@ -147,12 +163,11 @@ class _Worker:
         self.x, self.dy, self.sums, self.out, self.scratch = pointers
         ends = range(first + _POINTERS, first + _POINTERS + 2 * kernel.taps)
         self.ends = [w.load_word(args, i) for i in ends]
-        self.pairs = kernel.dtype == "bfloat16"
 
     def write(self) -> str:
-        w, size = self.w, self.size
-        across = w.two("sdiv", size["channels"], word(self.kernel.rows))
-        along = w.two("sdiv", size["filters"], word(LANES * self.kernel.vectors))
+        w, size, kernel = self.w, self.size, self.kernel
+        across = w.two("sdiv", size["channels"], word(kernel.channels))
+        along = w.two("sdiv", size["filters"], word(kernel.filters))
         first, last = share(w, w.mul(w.mul(across, along), size["kernel_height"]))
         more = w.add(self.all_rows, w.sub(self.block, word(1)))
         blocks = w.two("sdiv", more, self.block)
@@ -161,14 +176,13 @@ class _Worker:
             start = w.mul(b, self.block)
             stop = least(w, w.add(start, self.block), self.all_rows)
             final = w.compare("eq", w.add(b, word(1)), blocks)
-            x, dy = self._copies(start, stop) if self.pairs else (self.x, self.dy)
+            x, dy = self._copies(start, stop) if kernel.pairs else (self.x, self.dy)
 
             def tile(number: Value, _: list[Value]) -> list[Value]:
                 rest = w.two("sdiv", number, across)
-                c = w.mul(w.two("srem", number, across), word(self.kernel.rows))
+                c = w.mul(w.two("srem", number, across), word(kernel.channels))
                 row = w.two("srem", rest, size["kernel_height"])
-                f = w.mul(w.two("sdiv", rest, size["kernel_height"]),
-                          word(LANES * self.kernel.vectors))  # fmt: skip
+                f = w.mul(w.two("sdiv", rest, size["kernel_height"]), word(kernel.filters))
                 x_at, dy_at = w.address(x, c, 4), w.address(dy, f, 4)
                 self._finish(row, c, f, b, final, self._tile(row, x_at, dy_at, start, stop))
                 return []
@@ -274,7 +288,7 @@ class _Worker:
         Args:
             source: the address of x for pixel 0 and tap 0.
             slope: the address of dy for pixel 0.
-            sums: of each tap, each channel, each vector.
+            sums: of each tap, each channel or vector of channels, each filter or vector of filters.
         """
         w, size, kernel = self.w, self.size, self.kernel
         bases = [source]
@@ -283,21 +297,29 @@ class _Worker:
             bases.append(w.address(bases[-1], step, 4))
         across = w.mul(size["channels"], word(kernel.stride))
 
+        vectors, rows = range(kernel.vectors), range(kernel.rows)
+
         def products(p: Value, taps: range, state: list[Value]) -> list[Value]:
             at = w.address(slope, w.mul(p, size["filters"]), 4)
-            factors = [w.load_value(w.address(at, word(LANES * v), 4), "float32", LANES)
-                       for v in range(kernel.vectors)]  # fmt: skip
+            places = {k: w.address(bases[k], w.mul(p, across), 4) for k in taps}
             result = list(state)
-            for k in taps:
-                place = w.address(bases[k], w.mul(p, across), 4)
-                numbers = [w.load_value(w.address(place, word(r), 4), "float32")
-                           for r in range(kernel.rows)]  # fmt: skip
-                pairs = [(w.splat(x, LANES), d) for x in numbers for d in factors]
-                for i, (x, d) in enumerate(pairs, k * len(pairs)):
+            if kernel.pairs:
+                channels = {k: [self._vector(places[k], v) for v in vectors] for k in taps}
+                for r in rows:
+                    d = self._number(at, r)
+                    for k, v in itertools.product(taps, vectors):
+                        i = (k * kernel.vectors + v) * kernel.rows + r
+                        result[i] = self._added(channels[k][v], d, state[i])
+                return result
+            filters = [self._vector(at, v) for v in vectors]
+            for k, r in itertools.product(taps, rows):
+                x = self._number(places[k], r)
+                for i, d in enumerate(filters, (k * kernel.rows + r) * kernel.vectors):
                     result[i] = self._added(x, d, state[i])
             return result
 
-        for (first, last), taps in zip(pairwise(self.ends), inside_taps(kernel.taps), strict=True):
+        parts = zip(itertools.pairwise(self.ends), inside_taps(kernel.taps), strict=True)
+        for (first, last), taps in parts:
 
             def pixel(p: Value, state: list[Value], taps: range = taps) -> list[Value]:
                 return products(p, taps, state)
@@ -305,10 +327,18 @@ class _Worker:
             sums = w.loop(first, last, 1, sums, pixel)
         return sums
 
+    def _vector(self, at: Value, number: int) -> Value:
+        return self.w.load_value(self.w.address(at, word(LANES * number), 4), "float32", LANES)
+
+    def _number(self, at: Value, number: int) -> Value:
+        """Return an element in all lanes of a vector."""
+        one = self.w.load_value(self.w.address(at, word(number), 4), "float32")
+        return self.w.splat(one, LANES)
+
     def _added(self, x: Value, d: Value, total: Value) -> Value:
         """Return total + x * d, or the sum of two products of bfloat16 numbers."""
         w = self.w
-        if not self.pairs:
+        if not self.kernel.pairs:
             return w.fma(x, d, total)
         symbol = f"@llvm.x86.avx512bf16.dpbf16ps.{32 * LANES}"
         kind = f"<{2 * LANES} x bfloat>"
@@ -322,13 +352,19 @@ class _Worker:
     ) -> None:
         """Add the sums of a block to those before."""
         w, size, kernel = self.w, self.size, self.kernel
-        tap = w.mul(w.mul(row, word(kernel.taps)), size["channels"])
-        places = []
-        for k in range(kernel.taps):
-            for r in range(kernel.rows):
-                at = w.add(w.add(tap, w.mul(size["channels"], word(k))), w.add(c, word(r)))
-                at = w.add(w.mul(at, size["filters"]), f)
-                places += [w.add(at, word(LANES * v)) for v in range(kernel.vectors)]
+        counts, steps = (kernel.rows, kernel.vectors), (1, LANES)
+        if kernel.pairs:
+            counts, steps = counts[::-1], steps[::-1]
+        places, ends = [], []
+        for k, i, j in itertools.product(range(kernel.taps), *map(range, counts)):
+            tap = w.add(w.mul(row, word(kernel.taps)), word(k))
+            channel, filter_ = w.add(c, word(i * steps[0])), w.add(f, word(j * steps[1]))
+            at = w.add(w.mul(tap, size["channels"]), channel)
+            ends.append(w.add(w.mul(at, size["filters"]), filter_))
+            at = w.add(w.mul(tap, size["filters"]), filter_)
+            places.append(w.add(w.mul(at, size["channels"]), channel))
+        if not kernel.pairs:
+            places = ends
 
         def add() -> list[Value]:
             before = [w.load_value(w.address(self.sums, at, 4), "float32", LANES) for at in places]
@@ -336,15 +372,19 @@ class _Worker:
 
         total = w.branch(w.compare("eq", block, word(0)), lambda: sums, add)
 
-        def store(to: Value, dtype: str) -> list[Value]:
+        def store_sums() -> list[Value]:
             for at, x in zip(places, total, strict=True):
-                stored = memory.to_storage(w, x, dtype)
-                memory.store_full(w, stored, w.address(to, at, STORED[dtype][1]), dtype)
+                memory.store_full(w, x, w.address(self.sums, at, 4), "float32")
             return []
 
-        if kernel.dtype == "float32":
-            store(self.sums, "float32")
+        def store_results() -> list[Value]:
+            for at, x in zip(ends, total, strict=True):
+                stored = memory.to_storage(w, x, kernel.dtype)
+                to = w.address(self.out, at, 2)
+                memory.store_apart(w, stored, to, kernel.dtype, size["filters"])
+            return []
+
+        if kernel.pairs:
+            w.branch(final, store_results, store_sums)
         else:
-            w.branch(
-                final, lambda: store(self.out, kernel.dtype), lambda: store(self.sums, "float32")
-            )
+            store_sums()
