@@ -32,12 +32,29 @@ def from_storage(w: Writer, raw: Value, dtype: str) -> Value:
     if dtype == "bool":
         return w.compare("ne", raw, w.like(raw, 0))
     if dtype == "bfloat16":
+        if w.target.bfloat16 and raw.lanes > _MOST_ROUNDED:
+            return _spread(w, raw)
         return w.bitcast(w.shift_left(w.convert("zext", raw, "uint32"), 16), "float32")
     if dtype == "float16":
         if w.target.half_conversions:
             return w.convert("fpext", w.bitcast(raw, "float16"), "float32")
         return _half_to_single(w, raw)
     return raw
+
+
+def _spread(w: Writer, raw: Value) -> Value:
+    """Return bfloat16 as float32: one permutation for each vector of results."""
+    zeros, parts = w.like(raw, 0), []
+    for first in range(0, raw.lanes, _MOST_ROUNDED):
+        numbers = range(first, first + _MOST_ROUNDED)
+        order = [k for number in numbers for k in (raw.lanes, number)]
+        words = w.shuffle(raw, zeros, order)
+        text = f"bitcast {words.typed} to <{_MOST_ROUNDED} x float>"
+        parts.append(w.let(text, "float32", _MOST_ROUNDED))
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [w.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
+    return parts[0]
 
 
 def to_storage(w: Writer, value: Value, dtype: str) -> Value:
@@ -80,7 +97,10 @@ def _rounded(w: Writer, value: Value) -> Value:
     some = w.let(f"bitcast {denormal.typed} to i{lanes}", "uint16" if lanes == 16 else "uint8")
 
     def by_instructions() -> list[Value]:
-        results = [_rounded_part(w, part) for part in parts]
+        if len(parts) > 1:
+            results = [_rounded_pair(w, *pair) for pair in zip(parts[::2], parts[1::2])]
+        else:
+            results = [_rounded_part(w, part) for part in parts]
         while len(results) > 1:
             pairs = zip(results[::2], results[1::2], strict=True)
             results = [w.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
@@ -95,6 +115,15 @@ def _rounded_part(w: Writer, value: Value) -> Value:
     symbol = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * lanes}"
     w.declared.add(f"declare <{lanes} x bfloat> {symbol}({value.llvm})")
     raw = w.let(f"call <{lanes} x bfloat> {symbol}({value.typed})", "bfloat16", lanes)
+    return w.let(f"bitcast <{lanes} x bfloat> {raw.text} to <{lanes} x i16>", "uint16", lanes)
+
+
+def _rounded_pair(w: Writer, low: Value, high: Value) -> Value:
+    lanes = 2 * low.lanes
+    symbol = f"@llvm.x86.avx512bf16.cvtne2ps2bf16.{16 * lanes}"
+    w.declared.add(f"declare <{lanes} x bfloat> {symbol}({low.llvm}, {low.llvm})")
+    text = f"call <{lanes} x bfloat> {symbol}({high.typed}, {low.typed})"
+    raw = w.let(text, "bfloat16", lanes)
     return w.let(f"bitcast <{lanes} x bfloat> {raw.text} to <{lanes} x i16>", "uint16", lanes)
 
 
