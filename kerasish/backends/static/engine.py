@@ -14,7 +14,7 @@ from kerasish.backends.onednn import native
 from kerasish.backends.onednn.library import slow_halves
 from kerasish.backends.origins import Origins, stages, traced_values
 from kerasish.backends.static.codegen.driver import Record, RecordError, UnmetConditionError
-from kerasish.backends.static.codegen.team import using_helpers
+from kerasish.backends.static.codegen.team import using_helpers, using_team
 from kerasish.backends.static.lowering.compiled_plan import (
     CompiledPlan,
     CompiledPlans,
@@ -470,7 +470,8 @@ class CompiledCall:
         executable = self.executable
         if len(executable.parts) != 1 or not executable.is_native or self.results:
             return None
-        gather = row_gather(arrays, parts, args, executable.inputs)
+        with using_team(executable.compiled_plan.team):
+            gather = row_gather(arrays, parts, args, executable.inputs, executable.most_threads)
         return None if gather is None else RowSteps(
             executable.parts[0], gather, order, self._before, self._after, self._row_timings,
             self.explained,
