@@ -10,8 +10,12 @@ from kerasish.backends.static.codegen.plan import plan_loops
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import loops
 from kerasish.backends.static.lowering.loops import LoopUnit
+from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.machine.machine_code import host_target
 
+all_numbers = pytest.mark.skipif(
+    bool(guard_pages.mode()), reason="one of all numbers marks unwritten memory"
+)
 EVERY = np.arange(1 << 16, dtype=np.uint32) << 16  # upper halves: all bfloat16 numbers
 LOWER_HALVES = (0, 1, 0x4000, 0x7FFF, 0x8000, 0x8001, 0xFFFF)
 
@@ -49,6 +53,7 @@ def same_bits(result, want, bits):
     assert np.isnan(np.asarray(ops.cast(result.view("bfloat16"), "float32"))[is_nan]).all()
 
 
+@all_numbers
 @pytest.mark.parametrize("columns", [3, 8, 16, 17, 32, 40, 70])
 @pytest.mark.parametrize("lower", LOWER_HALVES, ids=hex)
 def test_float32_is_rounded(columns, lower):
@@ -57,6 +62,7 @@ def test_float32_is_rounded(columns, lower):
     same_bits(step(ops.convert_to_tensor(bits.view("float32"))), rounded(bits), bits)
 
 
+@all_numbers
 def test_four_vectors_are_rounded_together():
     bits = in_rows(EVERY | np.uint32(0x8001), 64)
 
@@ -69,6 +75,7 @@ def test_four_vectors_are_rounded_together():
     same_bits(result, rounded(bits), bits)
 
 
+@all_numbers
 @pytest.mark.parametrize("columns", [3, 8, 16, 17, 32, 40, 70])
 def test_bfloat16_is_read_exactly(columns):
     bits = in_rows((EVERY >> 16).astype(np.uint16), columns)

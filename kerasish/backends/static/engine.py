@@ -468,14 +468,14 @@ class CompiledCall:
     ) -> RowSteps | None:
         """Return this call as a loop over rows; None if it is not a single native program."""
         executable = self.executable
-        if len(executable.parts) != 1 or not executable.is_native or self.results:
+        if not isinstance(executable, Executable) or not executable.is_native or self.results:
+            return None
+        if len(executable.parts) != 1:
             return None
         with using_team(executable.compiled_plan.team):
             gather = row_gather(arrays, parts, args, executable.inputs, executable.most_threads)
-        return None if gather is None else RowSteps(
-            executable.parts[0], gather, order, self._before, self._after, self._row_timings,
-            self.explained,
-        )  # fmt: skip
+        part, calls = executable.parts[0], (self._before, self._after, self._row_timings)
+        return None if gather is None else RowSteps(part, gather, order, *calls, self.explained)
 
     def _row_timings(self, timed: Sequence[tuple[Record, float]]) -> list[Timing]:
         """Return the timings of a batch of a run over rows."""
