@@ -48,7 +48,7 @@ def computed(monkeypatch, function, x, v, least):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-@pytest.mark.parametrize("columns", [2, 3, 4, 5, 8, 11, 16])
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 8, 11, 16, 17, 32])
 @pytest.mark.parametrize("function", [softmax, normalization, relu_gradient])
 def test_the_bits_are_those_of_wide_vectors(monkeypatch, function, columns, dtype):
     rng = np.random.default_rng(columns)
@@ -72,6 +72,6 @@ def test_small_loops_and_wide_rows_share_code(monkeypatch):
     _, small = computed(monkeypatch, relu_gradient, x, v, ROWS * 8 + 1)
     assert {u.kernel.lanes for u in small} == {0}
     _, wide = computed(
-        monkeypatch, relu_gradient, np.ones((ROWS, 17), "float32"), np.ones(17, "float32"), 0
+        monkeypatch, relu_gradient, np.ones((ROWS, 33), "float32"), np.ones(33, "float32"), 0
     )
     assert {u.kernel.lanes for u in wide} == {0}

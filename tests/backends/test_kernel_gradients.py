@@ -4,18 +4,24 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from kerasish import config, ops
 from kerasish.autodiff import grad
+from kerasish.backends.onednn.library import has_bfloat16
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import kernel_gradients, program_threads
 from kerasish.backends.static.lowering.kernel_gradients import LANES, KernelGradientUnit
 from kerasish.backends.static.machine.machine_code import host_target
+from kerasish.ops import dtypes
 
 pytestmark = pytest.mark.skipif(
     host_target().lanes != LANES, reason="these loops need vectors of 16 numbers"
+)
+needs_pairs = pytest.mark.skipif(
+    not host_target().bfloat16 or not has_bfloat16(), reason="bfloat16 is computed in float32 here"
 )
 BFLOAT16 = 2.0**-8  # half of the distance between numbers near 1
 
@@ -122,26 +128,55 @@ def test_sums_of_products(case):
     np.testing.assert_array_equal(results[0], results[2])
 
 
+@needs_pairs
 @pytest.mark.parametrize(
     "case",
     [
-        Case((2, 30, 41, 8), 16, (3, 3), strides=(1, 2)),
-        Case((2, 70, 70, 8), 32, (3, 3), strides=(2, 2)),  # several blocks
-        Case((2, 40, 50, 8), 32, (2, 2), strides=(2, 2)),
+        Case((2, 30, 41, 16), 16, (3, 3), strides=(1, 2)),
+        Case((3, 70, 70, 32), 8, (3, 3), strides=(2, 2)),  # blocks over the ends of images
+        Case((2, 40, 50, 32), 16, (2, 2), strides=(2, 2)),
+        Case((5, 40, 40, 16), 8, (3, 3)),  # the last sample has no partner
+        Case((1, 3, 800, 16), 16, (3, 2)),  # a row is larger than a block
+        Case((4, 9, 11, 48), 24, (1, 3), padding="valid"),
+        Case((2, 10, 12, 32), 8, (3, 3), dilation=(2, 3)),
+        Case((70, 4, 4, 16), 8, (3, 3)),  # many images in a block
     ],
     ids=str,
 )
 def test_bfloat16_is_rounded_once(case):
     x, dy = numbers(case)
+    results = []
+    for threads in (1, 2, 3):
+        with config.using_threads(threads):
+            result, units = computed(case, x, dy, "bfloat16")
+        assert [u.threads for u in units] == [threads]
+        results.append(result)
+    want = expected(case, x, dy)
+    assert case.x[1] < 30 or np.abs(want).max() > 256  # some are rounded
+    np.testing.assert_array_equal(results[0], want.astype(ml_dtypes.bfloat16).astype("float32"))
+    np.testing.assert_array_equal(results[0], results[1])
+    np.testing.assert_array_equal(results[0], results[2])
+
+
+@needs_pairs
+def test_numbers_of_one_sample_that_are_not_finite_stay_in_their_filters_and_channels():
+    case = Case((3, 6, 6, 16), 16, (3, 3))
+    x, dy = numbers(case)
+    x[2, 2, 3, 5] = np.nan  # the sample without a partner
+    dy[1, 0, 0, 7] = np.inf
     result, units = computed(case, x, dy, "bfloat16")
     assert len(units) == 1
-    want = expected(case, x, dy)
-    assert np.abs(want).max() > 256  # some are rounded
-    np.testing.assert_allclose(result, want, rtol=BFLOAT16, atol=0)
+    finite = np.isfinite(result)
+    assert not finite[:, :, 5].any()
+    # Taps that pixel (0, 0) does not reach inside the image do not read the infinite number.
+    assert finite[0, :, :5, 7].all() and finite[:, 0, :5, 7].all()
+    finite[:, :, 5] = finite[..., 7] = True
+    assert finite.all()
 
 
+@pytest.mark.parametrize("dtype", ["float32", pytest.param("bfloat16", marks=needs_pairs)])
 @pytest.mark.parametrize("seed", range(40))
-def test_random_sizes(seed):
+def test_random_sizes(seed, dtype):
     rng = np.random.default_rng(seed)
     dilated = rng.random() < 0.3
     case = Case(
@@ -155,8 +190,9 @@ def test_random_sizes(seed):
     if min(sizes_of(case)) < 1:
         case = case._replace(padding="same")
     x, dy = numbers(case, seed)
-    result, _ = computed(case, x, dy)
-    np.testing.assert_array_equal(result, expected(case, x, dy))
+    result, _ = computed(case, x, dy, dtype)
+    want = expected(case, x, dy)
+    np.testing.assert_array_equal(result, want.astype(dtypes.array_dtype(dtype)))
 
 
 def test_numbers_that_are_not_finite_stay_in_their_filters_and_channels():
@@ -181,7 +217,9 @@ def test_numbers_that_are_not_finite_stay_in_their_filters_and_channels():
         ((2, 16, 16, 8), 24, (3, 3), 1, "float32"),  # filters that fill no vector
         ((2, 16, 16, 8), 16, (1, 1), 1, "float32"),
         ((2, 16, 16, 8), 16, (3, 3), 2, "float32"),  # oneDNN is faster
-        ((2, 16, 16, 8), 16, (3, 3), 1, "bfloat16"),
+        ((2, 16, 16, 8), 16, (3, 3), 1, "bfloat16"),  # channels that fill no vector
+        ((2, 16, 16, 16), 12, (3, 3), 1, "bfloat16"),  # filters that fill no tile
+        ((2, 16, 1, 16), 16, (3, 3), 1, "bfloat16"),  # rows too short to be copied
         ((2, 3, 3, 8), 16, (5, 5), 1, "float32"),  # no pixel reaches all taps, both ends miss some
     ],
     ids=str,

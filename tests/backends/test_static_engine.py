@@ -8,6 +8,7 @@ import pytest
 import kerasish
 from kerasish import backends, ops
 from kerasish.backends.static import engine
+from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.runtime.row_runs import can_gather
 from kerasish.errors import TraceError
 from kerasish.graph import passes
@@ -218,3 +219,22 @@ def test_rows_are_picked_up_to_the_last_and_no_further(dtype):
     for places in ([0, 5], [-6, 0]):
         with pytest.raises(IndexError, match="out of range"):
             take(table, np.asarray(places, dtype))
+
+
+@pytest.mark.parametrize(("columns", "threads"), [(4, 1), (4096, 2), (4096, 3)])
+def test_large_batches_are_gathered_by_the_threads_of_the_program(columns, threads):
+    x = np.random.default_rng(0).integers(-3, 4, (512, columns)).astype("float32")
+    order = np.random.default_rng(1).permutation(512)
+    kernel = np.ones((columns, 256), "float32")
+    with kerasish.config.using_threads(max(threads, 2)):
+        total = kerasish.Variable(np.zeros((256, 256), "float32"))
+
+        def add(batch):
+            total.assign(total + ops.matmul(batch, kernel))
+
+        step = backends.get("static").compile(add)
+        step(x[:256] * 0.0)
+        run = step.over_rows([x], lambda parts: (parts[0],), order, 256)
+        assert [r.block[arguments.THREADS] for r in run._gather.records] == [threads]
+        assert run.run(60.0) == 2
+    np.testing.assert_array_equal(total.numpy(), (x[order[:256]] + x[order[256:]]) @ kernel)

@@ -14,7 +14,7 @@ from kerasish.backends.onednn import native
 from kerasish.backends.onednn.library import slow_halves
 from kerasish.backends.origins import Origins, stages, traced_values
 from kerasish.backends.static.codegen.driver import Record, RecordError, UnmetConditionError
-from kerasish.backends.static.codegen.team import using_helpers
+from kerasish.backends.static.codegen.team import using_helpers, using_team
 from kerasish.backends.static.lowering.compiled_plan import (
     CompiledPlan,
     CompiledPlans,
@@ -467,13 +467,14 @@ class CompiledCall:
     ) -> RowSteps | None:
         """Return this call as a loop over rows; None if it is not a single native program."""
         executable = self.executable
-        if len(executable.parts) != 1 or not executable.is_native or self.results:
+        if not isinstance(executable, Executable) or not executable.is_native or self.results:
             return None
-        gather = row_gather(arrays, parts, args, executable.inputs)
-        return None if gather is None else RowSteps(
-            executable.parts[0], gather, order, self._before, self._after, self._row_timings,
-            self.explained,
-        )  # fmt: skip
+        if len(executable.parts) != 1:
+            return None
+        with using_team(executable.compiled_plan.team):
+            gather = row_gather(arrays, parts, args, executable.inputs, executable.most_threads)
+        part, calls = executable.parts[0], (self._before, self._after, self._row_timings)
+        return None if gather is None else RowSteps(part, gather, order, *calls, self.explained)
 
     def _row_timings(self, timed: Sequence[tuple[Record, float]]) -> list[Timing]:
         """Return the timings of a batch of a run over rows."""

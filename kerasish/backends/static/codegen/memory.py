@@ -16,6 +16,9 @@ from kerasish.backends.static.machine.assembly import (
     lane_numbers as lane_numbers,
 )
 
+_LEAST_ROUNDED, _MOST_ROUNDED = 8, 16  # lanes that one instruction rounds to bfloat16
+_DENORMAL = 0x20  # denormal numbers, a bit of vfpclassps
+
 # The register type of stored elements before they are converted.
 _RAW = {"float16": "uint16", "bfloat16": "uint16", "bool": "uint8"}
 
@@ -29,6 +32,8 @@ def from_storage(w: Writer, raw: Value, dtype: str) -> Value:
     if dtype == "bool":
         return w.compare("ne", raw, w.like(raw, 0))
     if dtype == "bfloat16":
+        if w.target.bfloat16 and raw.lanes > _MOST_ROUNDED:
+            return _spread(w, raw)
         return w.bitcast(w.shift_left(w.convert("zext", raw, "uint32"), 16), "float32")
     if dtype == "float16":
         if w.target.half_conversions:
@@ -37,22 +42,96 @@ def from_storage(w: Writer, raw: Value, dtype: str) -> Value:
     return raw
 
 
+def _spread(w: Writer, raw: Value) -> Value:
+    """Return bfloat16 as float32: one permutation for each vector of results."""
+    zeros, parts = w.like(raw, 0), []
+    for first in range(0, raw.lanes, _MOST_ROUNDED):
+        numbers = range(first, first + _MOST_ROUNDED)
+        order = [k for number in numbers for k in (raw.lanes, number)]
+        words = w.shuffle(raw, zeros, order)
+        text = f"bitcast {words.typed} to <{_MOST_ROUNDED} x float>"
+        parts.append(w.let(text, "float32", _MOST_ROUNDED))
+    while len(parts) > 1:
+        pairs = zip(parts[::2], parts[1::2], strict=True)
+        parts = [w.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
+    return parts[0]
+
+
 def to_storage(w: Writer, value: Value, dtype: str) -> Value:
     """Values converted to the bits to store; 16-bit floats round to nearest, ties to even."""
     if dtype == "bool":
         return w.convert("zext", value, "uint8")
     if dtype == "bfloat16":
-        bits = w.bitcast(value, "uint32")
-        odd = w.bits_and(w.shift_right(bits, 16), w.like(bits, 1))
-        rounded = w.add(bits, w.add(odd, w.like(bits, 0x7FFF)))
-        quiet = w.bits_or(bits, w.like(bits, 0x400000))
-        chosen = w.select(w.compare("uno", value, value), quiet, rounded)
-        return w.convert("trunc", w.shift_right(chosen, 16), "uint16")
+        if w.target.bfloat16 and value.lanes >= _LEAST_ROUNDED:
+            return _rounded(w, value)
+        return _rounded_bits(w, value)
     if dtype == "float16":
         if w.target.half_conversions:
             return w.bitcast(w.convert("fptrunc", value, "float16"), "uint16")
         return _single_to_half(w, value)
     return value
+
+
+def _rounded_bits(w: Writer, value: Value) -> Value:
+    """Return float32 values as bfloat16, by integer instructions."""
+    bits = w.bitcast(value, "uint32")
+    odd = w.bits_and(w.shift_right(bits, 16), w.like(bits, 1))
+    rounded = w.add(bits, w.add(odd, w.like(bits, 0x7FFF)))
+    quiet = w.bits_or(bits, w.like(bits, 0x400000))
+    chosen = w.select(w.compare("uno", value, value), quiet, rounded)
+    return w.convert("trunc", w.shift_right(chosen, 16), "uint16")
+
+
+def _rounded(w: Writer, value: Value) -> Value:
+    """Return float32 values as bfloat16: by instructions if none is denormal.
+
+    The instructions return 0 for denormal values.
+    """
+    parts = [value]
+    while parts[0].lanes > _MOST_ROUNDED:
+        parts = [half for part in parts for half in w.halve(part)]
+    denormal = constant(0, "bool", parts[0].lanes)
+    for part in parts:
+        denormal = w.bits_or(denormal, _is_denormal(w, part))
+    lanes = denormal.lanes
+    some = w.let(f"bitcast {denormal.typed} to i{lanes}", "uint16" if lanes == 16 else "uint8")
+
+    def by_instructions() -> list[Value]:
+        if len(parts) > 1:
+            results = [_rounded_pair(w, *pair) for pair in zip(parts[::2], parts[1::2])]
+        else:
+            results = [_rounded_part(w, part) for part in parts]
+        while len(results) > 1:
+            pairs = zip(results[::2], results[1::2], strict=True)
+            results = [w.shuffle(a, b, range(2 * a.lanes)) for a, b in pairs]
+        return results
+
+    none = w.compare("eq", some, w.like(some, 0))
+    return w.branch(none, by_instructions, lambda: [_rounded_bits(w, value)])[0]
+
+
+def _rounded_part(w: Writer, value: Value) -> Value:
+    lanes = value.lanes
+    symbol = f"@llvm.x86.avx512bf16.cvtneps2bf16.{32 * lanes}"
+    w.declared.add(f"declare <{lanes} x bfloat> {symbol}({value.llvm})")
+    raw = w.let(f"call <{lanes} x bfloat> {symbol}({value.typed})", "bfloat16", lanes)
+    return w.let(f"bitcast <{lanes} x bfloat> {raw.text} to <{lanes} x i16>", "uint16", lanes)
+
+
+def _rounded_pair(w: Writer, low: Value, high: Value) -> Value:
+    lanes = 2 * low.lanes
+    symbol = f"@llvm.x86.avx512bf16.cvtne2ps2bf16.{16 * lanes}"
+    w.declared.add(f"declare <{lanes} x bfloat> {symbol}({low.llvm}, {low.llvm})")
+    text = f"call <{lanes} x bfloat> {symbol}({high.typed}, {low.typed})"
+    raw = w.let(text, "bfloat16", lanes)
+    return w.let(f"bitcast <{lanes} x bfloat> {raw.text} to <{lanes} x i16>", "uint16", lanes)
+
+
+def _is_denormal(w: Writer, value: Value) -> Value:
+    symbol = f"@llvm.x86.avx512.fpclass.ps.{32 * value.lanes}"
+    w.declared.add(f"declare <{value.lanes} x i1> {symbol}({value.llvm}, i32)")
+    text = f"call <{value.lanes} x i1> {symbol}({value.typed}, i32 {_DENORMAL})"
+    return w.let(text, "bool", value.lanes)
 
 
 def _half_to_single(w: Writer, raw: Value) -> Value:

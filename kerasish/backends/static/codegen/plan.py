@@ -52,6 +52,7 @@ class LoopPlan:
         by_column: whether the innermost loop runs over rows (column reductions stay in registers).
         columns_free: whether threads may share columns instead of rows.
         tiled: whether the innermost loop runs over a few rows at a time.
+        narrow: the same, so that columns that are read in each row are loaded once.
     """
 
     def __init__(self, kernel: Kernel) -> None:
@@ -78,6 +79,11 @@ class LoopPlan:
         self.loops = self._loops()
         # Strided columns are read or written in tiles, so that whole cache lines are used.
         self.tiled = self.columns_free and not self.scatters and self._strided()
+        self.narrow = (
+            self.columns_free and kernel.lanes > 0 and len(self.loops) == 1
+            and not (self.scatters or self.picks or self.all_reductions or kernel.segments)
+            and bool(self.columns_read(self.loops[0]))
+        )  # fmt: skip
         self.spills = [v for loop in self.loops for v in loop.spilled]
 
     # --- questions ---------------------------------------------------------------------------

@@ -68,6 +68,8 @@ class Pooling(NamedTuple):
         size: the window's sizes if its places are unrolled, else (): for "max" and windows of at
             most `MOST_PLACES` places.
         full: whether no window overlaps the padding.
+        run: for a "gradient" with one source per target, the number of adjacent targets along the
+            last axis with the same source: their places follow each other.
     """
 
     kind: str
@@ -80,6 +82,7 @@ class Pooling(NamedTuple):
     single: bool = False
     size: tuple[int, ...] = ()
     full: bool = False
+    run: int = 1
 
     @property
     def rank(self) -> int:
@@ -181,16 +184,19 @@ class _Share:
         value, window = w.mul(pixel, self.channels), w.mul(pixel, self.padded)
         for part in outer:
             value, window = w.add(value, part.value), w.add(window, part.window)
-        count = word(self.pooling.axes[-1].targets)
-        start = w.mul(r, count)
+        count, run = self.pooling.axes[-1].targets, self.pooling.run
+        start = w.mul(r, word(count))
 
-        def target(i: Value, _: list[Value]) -> list[Value]:
+        def targets(i: Value, many: int) -> list[Value]:
             last = self._range(self.pooling.rank - 1, i)
             begin = [w.add(value, last.value), w.add(window, last.window)]
-            self._channels(w.add(start, i), begin, [*outer, last])
+            self._channels(w.add(start, i), begin, [*outer, last], many)
             return []
 
-        return w.loop(word(0), count, 1, [], target)
+        whole = count // run * run if run > 1 else 0
+        if whole:
+            w.loop(word(0), word(whole), run, [], lambda i, _: targets(i, run))
+        return w.loop(word(whole), word(count), 1, [], lambda i, _: targets(i, 1))
 
     def _range(self, axis: int, at: Value) -> _Sources:
         w = self.w
@@ -200,8 +206,8 @@ class _Share:
         )
         return _Sources(w.mul(first, self.channels), w.mul(first, self.padded), count, place)
 
-    def _channels(self, target: Value, begin: list[Value], parts: list[_Sources]) -> None:
-        """Compute all channels of one target, a few vectors at a time."""
+    def _channels(self, target: Value, begin: list[Value], parts: list[_Sources], run: int) -> None:
+        """Compute all channels of one target, or of a run of them, a few vectors at a time."""
         w = self.w
         to = w.address(self.targets, w.mul(target, self.channels), self.size)
         chosen = w.mul(target, self.padded)
@@ -211,7 +217,7 @@ class _Share:
 
         def block(vectors: int, rest: int = 0) -> Callable[[Value, list[Value]], list[Value]]:
             def at(c: Value, _: list[Value]) -> list[Value]:
-                _Block(self, c, vectors, rest).write(to, chosen, begin, parts)
+                _Block(self, c, vectors, rest).write(to, chosen, begin, parts, run)
                 return []
 
             return at
@@ -228,7 +234,7 @@ class _Share:
 
 
 class _Block:
-    """A few vectors of channels of one target.
+    """A few vectors of channels of one target, or of a run of them.
 
     Args:
         c: the first channel.
@@ -241,8 +247,10 @@ class _Block:
         self.rest = word(rest) if rest else None
         self.chosen: list[Value] = []
 
-    def write(self, to: Value, chosen: Value, begin: list[Value], parts: list[_Sources]) -> None:
-        """Store the result of the sources of a target.
+    def write(
+        self, to: Value, chosen: Value, begin: list[Value], parts: list[_Sources], run: int
+    ) -> None:
+        """Store the result of the sources of a target, or of each target of a run.
 
         Args:
             to: address of the target's channel 0. chosen: the target's first element among the
@@ -255,12 +263,24 @@ class _Block:
         place = parts[0].place
         for part in parts[1:]:
             place = w.add(place, part.place)
+        if run > 1:
+            self._spread(to, begin, place, run)
+            return
         at = [*begin, place]
         state = self._fold(parts, at)
         if kind != "max" or self.pooling.values:
             self._store(to, state[: self.vectors])
         if kind == "max" and self.pooling.places:
             self._keep(chosen, state[self.vectors :])
+
+    def _spread(self, to: Value, begin: list[Value], place: Value, run: int) -> None:
+        """Store a source at the target that was chosen, and 0 at the others of a run."""
+        w, source, chosen = self.w, self._load_raw(begin[0]), self._numbers(begin[1])
+        for k in range(run):
+            here = self._splat(w.add(place, word(k)))
+            hits = [w.compare("eq", number, here) for number in chosen]
+            kept = [w.select(hit, x, w.like(x, 0)) for hit, x in zip(hits, source, strict=True)]
+            self._store_raw(w.address(to, word(k * self.pooling.channels), self.share.size), kept)
 
     def _fold(self, parts: list[_Sources], at: list[Value]) -> list[Value]:
         """Return the state after all sources of a target."""
@@ -375,6 +395,10 @@ class _Block:
         return self.w.add(self.w.add(offset, self.c), word(vector * self.lanes))
 
     def _load(self, offset: Value) -> list[Value]:
+        dtype = self.pooling.dtype
+        return [memory.from_storage(self.w, raw, dtype) for raw in self._load_raw(offset)]
+
+    def _load_raw(self, offset: Value) -> list[Value]:
         w, dtype = self.w, self.pooling.dtype
         results = []
         for n in range(self.vectors):
@@ -384,14 +408,17 @@ class _Block:
             else:
                 mask = memory.tail_mask(w, self.rest, self.lanes)
                 raw = memory.load_tail(w, at, dtype, self.lanes, self.rest, mask)
-            results.append(memory.from_storage(w, raw, dtype))
+            results.append(raw)
         return results
 
     def _store(self, to: Value, values: list[Value]) -> None:
+        dtype = self.pooling.dtype
+        self._store_raw(to, [memory.to_storage(self.w, value, dtype) for value in values])
+
+    def _store_raw(self, to: Value, values: list[Value]) -> None:
         w, dtype = self.w, self.pooling.dtype
-        for n, value in enumerate(values):
+        for n, raw in enumerate(values):
             at = w.address(to, self._at(word(0), n), self.share.size)
-            raw = memory.to_storage(w, value, dtype)
             if self.rest is None:
                 memory.store_full(w, raw, at, dtype)
             else:

@@ -13,6 +13,7 @@ from kerasish.backends.static.machine.assembly import STORED, Value, constant
 
 # Rows summed before their sums are added to those of the group: a number that prefetchers handle.
 ROW_BLOCK = 8
+SHORT_ROWS = 64  # rows of one or two vectors that are computed vector by vector
 
 
 class Worker(Share):
@@ -72,6 +73,8 @@ class Worker(Share):
         if plan.tiled and not self.kernel.segments:
             height = self.w.target.lanes
             return self._row_blocks(height, word(0), r0, r1, c0, c1, self._initial_totals())
+        if plan.narrow:
+            return self._row_blocks(SHORT_ROWS, word(0), r0, r1, c0, c1, [])
         if plan.column_reductions:
             return self._over_groups(r0, r1)
 

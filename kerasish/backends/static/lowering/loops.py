@@ -27,9 +27,9 @@ STRUCTURAL = frozenset((0.0, 1.0, -1.0, 2.0, 0.5, -0.5, 3.0, 4.0))
 
 
 # With this number of elements or more, loops over few columns have code of their own: vectors with
-# one lane per column, without masks.
+# one lane per column, without masks. Columns that are the same in each row are loaded once.
 OWN_CODE_FOR_COLUMNS = 1 << 15
-LEAST_LANES, MOST_LANES = 4, 16
+LEAST_LANES, MOST_LANES = 4, 32
 
 
 class NotALoop(Exception):  # noqa: N818 (a signal)

@@ -55,9 +55,10 @@ class MaxPoolUnit(Unit):
             self.reads = node.inputs[:1]
         kept = number if self.kind != "max" or workspace is not None else ""
         single = self.kind == "gradient" and ranges.are_apart(*_settings(node.attrs)[:2])
-        self.kernel = self._kernel(self.kind, node.out.dtype, kept, single=single)
+        run = _run(*_settings(node.attrs)) if single else 1
+        self.kernel = self._kernel(self.kind, node.out.dtype, kept, single=single, run=run)
 
-    def _kernel(self, kind: str, dtype: str, places: str, **more: bool) -> pooling.Pooling:
+    def _kernel(self, kind: str, dtype: str, places: str, **more: Any) -> pooling.Pooling:
         axes = tuple(axis.steps for axis in self._axes(kind))
         sample = math.prod(self.windows if kind == "gradient" else self.x.shape[1:-1])
         size: tuple[int, ...] = ()
@@ -107,6 +108,12 @@ class MaxPoolUnit(Unit):
 
 def _settings(attrs: dict[str, Any]) -> tuple[Any, Any, Any]:
     return attrs["size"], attrs["strides"], attrs["padding"]
+
+
+def _run(size: Any, strides: Any, padding: Any) -> int:
+    """Return the number of adjacent places of x along the last axis in one window."""
+    adjacent = size[-1] == strides[-1] and padding[-1][0] == 0
+    return int(size[-1]) if adjacent and size[-1] <= pooling.MOST_PLACES else 1
 
 
 def pair_pools(graph: Graph) -> dict[Node, Any]:

@@ -144,6 +144,11 @@ class Target(NamedTuple):
     def half_conversions(self) -> bool:
         return self.level in ("avx512", "avx2", "generic")
 
+    @property
+    def bfloat16(self) -> bool:
+        """Whether there are instructions that round to bfloat16 and multiply pairs of it."""
+        return "+avx512bf16" in self.features
+
     def masks(self, size: int) -> bool:
         """Whether loads and stores of `size`-byte elements can be masked in hardware."""
         return self.level == "avx512" or (self.level == "avx2" and size >= 4)

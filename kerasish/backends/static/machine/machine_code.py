@@ -77,7 +77,8 @@ def _capped_target(limit: str) -> Target:
     order = list(LEVELS)
     for level in order[order.index(limit) if limit in order else 0 :]:
         if all(flag in flags for flag in LEVELS[level]):
-            return Target(level, _CPUS[level])
+            bfloat16 = level == "avx512" and "avx512_bf16" in flags
+            return Target(level, _CPUS[level], "+avx512bf16" if bfloat16 else "")
     raise OSError("the processor has no SSE 4.2, which compiled loops need")
 
 

@@ -91,6 +91,11 @@ class Executable:
         return all(isinstance(p, Program) for p in self.parts)
 
     @property
+    def most_threads(self) -> int:
+        """The largest number of threads of a part."""
+        return max((unit.threads or 1 for unit in self.units), default=1)
+
+    @property
     def nbytes_of_records(self) -> int:
         """The bytes of the native calls: their arguments, and the lists of them."""
         programs = [part for part in self.parts if isinstance(part, Program)]

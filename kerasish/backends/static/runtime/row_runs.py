@@ -10,6 +10,7 @@ import numpy as np
 
 from kerasish.backends.backend import Timing
 from kerasish.backends.static.codegen import arguments
+from kerasish.backends.static.codegen.cost import choose_threads
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import (
     Program,
@@ -31,10 +32,11 @@ class RowGather:
     Args:
         sources: the arrays, one for each target.
         targets: NumPy views of the program's inputs, the batch axis first.
+        threads: the most threads that copy.
     """
 
-    def __init__(self, sources: Sequence[Any], targets: Sequence[Any]) -> None:
-        self.sources = list(sources)
+    def __init__(self, sources: Sequence[Any], targets: Sequence[Any], threads: int = 1) -> None:
+        self.sources, self.threads = list(sources), threads
         self.size = targets[0].shape[0]
         self.records: list[Record] = []
         self._words: list[tuple[Any, int]] = []
@@ -50,8 +52,9 @@ class RowGather:
             arguments.Operand(target.ctypes.data, (columns,)),
         ]
         block = arguments.pack(
-            kernel, operands, table=load_runtime().table, columns=columns, rows=self.size
-        )
+            kernel, operands, table=load_runtime().table, columns=columns, rows=self.size,
+            threads=choose_threads(kernel, self.size, columns, self.threads),
+        )  # fmt: skip
         self.records.append(Record(compile_one(kernel), block, "gather of the batch"))
         self._words.append((block, arguments.operand_word(kernel, 0)))
 
@@ -157,7 +160,11 @@ class RowSteps:
 
 
 def row_gather(
-    arrays: Sequence[Array], parts: Sequence[Array], args: Sequence[Any], targets: Sequence[Array]
+    arrays: Sequence[Array],
+    parts: Sequence[Array],
+    args: Sequence[Any],
+    targets: Sequence[Array],
+    threads: int = 1,
 ) -> RowGather | None:
     """Return the records that copy rows of arrays into a program's inputs; None if impossible.
 
@@ -166,12 +173,13 @@ def row_gather(
         parts: the batch of each array.
         args: the arguments of the step, which hold the parts.
         targets: the program's inputs.
+        threads: the most threads that copy.
     """
     leaves = [leaf for a in args for leaf in leaves_of(a)]
     sources = [array for leaf in leaves for array, part in zip(arrays, parts) if part is leaf]
     if len(sources) != len(targets) or not can_gather(sources, targets):
         return None
-    return RowGather(sources, targets)
+    return RowGather(sources, targets, threads)
 
 
 def can_gather(sources: Sequence[Any], targets: Sequence[Any]) -> bool:
