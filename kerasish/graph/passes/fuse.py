@@ -188,12 +188,9 @@ class _Fuser:
         return True
 
     def _result_dims(self, group: _FusionGroup, node: Node, target: tuple[int, ...]) -> Dims | None:
-        if target == group.frame:
-            for v in node.inputs:
-                if group.dims.get(v, group.whole) != group.whole:
-                    break
-            else:
-                return group.whole  # one element for each place of the frame
+        whole, find = group.whole, group.dims.get
+        if target == group.frame and all(find(v, whole) == whole for v in node.inputs):
+            return whole  # one element for each place of the frame
         results: list[Any] = [None] * len(target)
         for v in node.inputs:
             if v not in group.dims:
