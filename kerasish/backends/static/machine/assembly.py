@@ -1,8 +1,8 @@
 """LLVM IR as text: typed values, a writer with loops and branches, and the target processor.
 
-Writing text is 5 to 10 times faster than llvmlite's builder objects, and needs no import. A
-`Value` is an SSA name with a dtype and a number of lanes (1 = scalar). Every method of `Writer`
-writes one or a few instructions.
+Writing text is 5 to 10 times faster than llvmlite's builder objects, and needs no import. A `Value`
+is an SSA name with a dtype and a number of lanes (1 = scalar); a method of `Writer` writes one or a
+few instructions.
 """
 
 from __future__ import annotations
@@ -272,8 +272,8 @@ class Writer:
         symbol = f"@{name}.{suffix}"
         types = ", ".join(a.llvm for a in args)
         self.declared.add(f"declare {first.llvm} {symbol}({types})")
-        given = ", ".join(a.typed for a in args)
-        return self.let(f"call {first.llvm} {symbol}({given})", first.dtype, first.lanes)
+        text = f"call {first.llvm} {symbol}({', '.join(a.typed for a in args)})"
+        return self.let(text, first.dtype, first.lanes)
 
     # --- lanes ---------------------------------------------------------------------------------
     def splat(self, a: Value, lanes: int) -> Value:
@@ -284,12 +284,8 @@ class Writer:
             return Value("<" + ", ".join([item] * lanes) + ">", a.dtype, lanes)
         vector = llvm_type(a.dtype, lanes)
         first = self.let(f"insertelement {vector} poison, {a.typed}, i32 0", a.dtype, lanes)
-        return self.let(
-            f"shufflevector {vector} {first.text}, {vector} poison, "
-            f"<{lanes} x i32> zeroinitializer",
-            a.dtype,
-            lanes,
-        )
+        text = f"shufflevector {vector} {first.text}, {vector} poison, <{lanes} x i32> "
+        return self.let(f"{text}zeroinitializer", a.dtype, lanes)
 
     def shuffle(self, a: Value, b: Value | None, order: Sequence[int]) -> Value:
         mask = ", ".join(f"i32 {i}" for i in order)
