@@ -8,7 +8,7 @@ call. A `SeedGenerator`: its state, which moves on. None: the process's own sequ
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,11 +18,16 @@ from kerasish.ops.op import function
 from kerasish.registry import add_builtins
 from kerasish.reprs import arguments_repr
 from kerasish.signatures import Configured
-from kerasish.tensor import Variable, convert, current_scope, name_scope, to_numpy, using_scope
+from kerasish.tensor import (
+    Tensor,
+    Variable,
+    convert,
+    current_scope,
+    name_scope,
+    to_numpy,
+    using_scope,
+)
 from kerasish.typing import AnyTensor, Array, DTypeLike, SeedLike, Shape, ShapeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _ONE_DRAW = np.array([0, 1], "uint32")
 

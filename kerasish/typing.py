@@ -19,12 +19,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from types import ModuleType
+from types import EllipsisType, ModuleType
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias, TypeVar
 
 if TYPE_CHECKING:
-    from types import EllipsisType
-
     import numpy as np
 
     from kerasish.callbacks.callback import Callback

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kerasish import activations, ops
 from kerasish.engine.layer.input_spec import InputSpec
@@ -12,6 +11,7 @@ from kerasish.errors import ShapeError
 from kerasish.layers.options import LayerOptions, SlopeOptions, activation_of
 from kerasish.layers.weighted import WeightedLayer
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import (
     ActivationLike,
     AnyTensor,
@@ -21,9 +21,6 @@ from kerasish.typing import (
     RegularizerLike,
     Shape,
 )
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class Activation(Layer):

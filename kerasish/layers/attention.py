@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.engine.layer.masks import without_masks
 from kerasish.errors import ShapeError
+from kerasish.initializers.initializer import Initializer
 from kerasish.layers.activation import Softmax
 from kerasish.layers.attention_names import AttentionNames
 from kerasish.layers.einsum_dense import EinsumDense
@@ -17,11 +18,8 @@ from kerasish.layers.regularization import Dropout
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.networks.attention import attend
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import ActivationLike, AnyTensor, Shape, ShapeLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.initializers.initializer import Initializer
-    from kerasish.tensor import Tensor
 
 
 class MultiHeadAttention(AttentionNames, KernelLayer):

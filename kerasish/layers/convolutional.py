@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import activations, ops
 from kerasish.engine.layer.input_spec import InputSpec
@@ -14,10 +14,8 @@ from kerasish.layers.weighted import KernelLayer, WeightedLayer
 from kerasish.ops.basic.conv import biased_conv
 from kerasish.ops.basic.window import channels_back, channels_to_last
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import ActivationLike, AnyTensor, IntOrTuple, Shape
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class ConvolutionLayer(WindowLayer, WeightedLayer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -26,8 +26,9 @@ from kerasish.layers.quantized_embedding import QuantizedEmbeddingLayer
 from kerasish.layers.quantized_float8 import float8_bias
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
+from kerasish.quantizers.configs import QuantizationConfig
 from kerasish.signatures import Unpack, with_options
-from kerasish.tensor import SparseTensor
+from kerasish.tensor import SparseTensor, Tensor
 from kerasish.typing import (
     ActivationLike,
     AnyTensor,
@@ -41,10 +42,6 @@ from kerasish.typing import (
     Structure,
     TensorLike,
 )
-
-if TYPE_CHECKING:
-    from kerasish.quantizers.configs import QuantizationConfig
-    from kerasish.tensor import Tensor
 
 
 class Dense(QuantizedKernelLayer, LowRankKernel, KernelLayer):

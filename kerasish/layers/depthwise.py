@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.layers.convolutional import ConvolutionLayer
 from kerasish.layers.options import DepthwiseOptions, SeparableOptions, of_weights
 from kerasish.layers.spatial import as_sizes
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import ActivationLike, IntOrTuple, Shape
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def _size(value: IntOrTuple, name: str, layer: ConvolutionLayer) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops, random
 from kerasish.engine.layer.layer import Layer
@@ -11,10 +11,8 @@ from kerasish.errors import ShapeError
 from kerasish.layers.options import LayerOptions
 from kerasish.random import SeedGenerator
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class Attention(Layer):

@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import functools
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import activations, initializers, ops
 from kerasish.errors import ShapeError
+from kerasish.initializers.initializer import Initializer
 from kerasish.layers.lora import LowRankKernel
 from kerasish.layers.options import KernelOptions, activation_of, of_weights
 from kerasish.layers.quantized_einsum import QuantizedEinsumLayer
 from kerasish.layers.quantized_float8 import float8_bias
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.einsum import einsum_affine
+from kerasish.quantizers.configs import QuantizationConfig
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import ActivationLike, Config, Shape
-
-if TYPE_CHECKING:
-    from kerasish.initializers.initializer import Initializer
-    from kerasish.quantizers.configs import QuantizationConfig
-    from kerasish.tensor import Tensor
 
 
 class EinsumDense(QuantizedEinsumLayer, LowRankKernel, KernelLayer):

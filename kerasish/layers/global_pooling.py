@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.layers.options import LayerOptions
 from kerasish.layers.spatial import SpatialLayer, as_sizes
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class BaseGlobalPooling(SpatialLayer):

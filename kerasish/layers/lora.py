@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import initializers, ops
 from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.weights import loaded_by_number
-from kerasish.tensor import to_numpy
+from kerasish.tensor import Tensor, Variable, to_numpy
 from kerasish.typing import AnyTensor, InitializerLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor, Variable
 
 
 class LowRankLayer(Layer):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.engine.layer.layer import Layer
@@ -12,10 +12,8 @@ from kerasish.errors import ShapeError
 from kerasish.layers.options import LayerOptions
 from kerasish.losses.reduction import broadcasts
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Axis, Shape, Structure, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class _Merge(Layer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import initializers, ops
 from kerasish.engine.layer.input_spec import InputSpec
@@ -17,10 +17,8 @@ from kerasish.ops.networks.normalization import group_normalization, standardize
 from kerasish.ops.shapes import normalize_axes
 from kerasish.ranks import current_sharding
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Axis, DTypeLike, InitializerLike, Shape
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def _floating(x: Tensor) -> Tensor:

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.layers.options import UnnamedOptions
 from kerasish.layers.spatial import WindowLayer, as_sizes
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import IntOrTuple, Shape
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class BasePooling(WindowLayer):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,11 +13,8 @@ from kerasish.layers.quantized_calibrated import CalibratedLayer
 from kerasish.layers.quantized_float8 import PARTS, Float8Layer
 from kerasish.ops.networks.quantized import dequantize, integer_matmul, packed_product, unpack
 from kerasish.quantizers.configs import QuantizationConfig, resolve
-from kerasish.tensor import to_numpy
+from kerasish.tensor import Tensor, Variable, to_numpy
 from kerasish.typing import Array, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor, Variable
 
 INT4_RANGE = (-8, 7)
 _LORA_MODES = ("int8", "int4")  # of layers with LoRA

@@ -7,10 +7,8 @@ from typing import TYPE_CHECKING, Any
 from kerasish import dtype_policies, ops, quantizers
 from kerasish.engine.layer.layer import Layer
 from kerasish.ops.networks.quantized import dequantize_rows
+from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor, Variable
 
 
 class CalibratedLayer(Layer):

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasish import ops
 from kerasish.layers.quantized import QuantizedKernelLayer
 from kerasish.ops.arrays.einsum import read_letters
+from kerasish.tensor import Tensor
 from kerasish.typing import Array, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class Letters(NamedTuple):

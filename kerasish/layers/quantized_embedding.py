@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerasish import ops, quantizers
 from kerasish.layers.quantized import INT4_RANGE, QuantizedLayer, quantized_along
 from kerasish.ops.networks.quantized import dequantize_columns, unpack
-from kerasish.tensor import to_numpy
+from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import Array, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class QuantizedEmbeddingLayer(QuantizedLayer):

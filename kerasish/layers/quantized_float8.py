@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops, quantizers
 from kerasish.engine.layer.layer import Layer
 from kerasish.ops.networks.quantized import round_mantissa
 from kerasish.quantizers.float8 import largest_float8
+from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Array, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor, Variable
 
 FORWARD, BACKWARD = "float8_e4m3fn", "float8_e5m2"
 PARTS = ("inputs", "kernel", "outputs_grad")

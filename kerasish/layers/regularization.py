@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -14,10 +14,8 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.layers.options import InputOptions, LayerOptions
 from kerasish.random import SeedGenerator
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import PolicyLike, ShapeLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 # selu(x) for x towards minus infinity: -scale * alpha.
 _SELU_FLOOR = -1.0507009873554805 * 1.6732632423543772

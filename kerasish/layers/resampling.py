@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.engine.layer.input_spec import InputSpec
@@ -12,10 +12,8 @@ from kerasish.errors import ShapeError
 from kerasish.layers.options import LayerOptions
 from kerasish.layers.spatial import SpatialLayer, as_sizes
 from kerasish.signatures import Unpack, with_defaults
+from kerasish.tensor import Tensor
 from kerasish.typing import IntOrTuple
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def pairs(value: object, count: int, who: str) -> tuple[tuple[int, int], ...]:

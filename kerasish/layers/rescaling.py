@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,11 +12,8 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.layers.options import LayerOptions
 from kerasish.layers.preprocessing.reading import batches_of
 from kerasish.signatures import Unpack
-from kerasish.tensor import to_numpy
+from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import Array, Axis, Shape
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class Rescaling(Layer):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kerasish import config, ops
 from kerasish.engine.layer.input_spec import InputSpec
@@ -13,9 +12,7 @@ from kerasish.engine.layer.operation import KerasTensor, to_specs
 from kerasish.errors import ShapeError
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
+from kerasish.tensor import Tensor
 
 
 class Flatten(Layer):

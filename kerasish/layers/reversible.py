@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from kerasish import ops
@@ -12,7 +10,7 @@ from kerasish.layers.options import NamedOptions
 from kerasish.layers.quantized_einsum import rounded
 from kerasish.quantizers.configs import QuantizationConfig
 from kerasish.signatures import Unpack
-from kerasish.tensor import to_numpy
+from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import (
     AnyTensor,
     Array,
@@ -23,9 +21,6 @@ from kerasish.typing import (
     Shape,
     Structure,
 )
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class ReversibleEmbedding(Embedding):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import initializers, ops
 from kerasish.engine.layer.input_spec import InputSpec
@@ -10,10 +10,8 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.layers.options import LayerOptions
 from kerasish.layers.wrappers import Wrapper
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import Shape
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class SpectralNormalization(Wrapper):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.layers.convolutional import ConvolutionLayer
@@ -11,10 +11,8 @@ from kerasish.layers.spatial import as_sizes
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.basic.conv import transpose_geometry
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import ActivationLike, IntOrTuple, Shape
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class BaseConvTranspose(ConvolutionLayer, KernelLayer):

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.losses.loss import PlainLoss
 from kerasish.losses.pair import as_float
 from kerasish.losses.targets import takes
+from kerasish.tensor import Tensor
 from kerasish.typing import TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _NEVER = -1e30  # in place of the logarithm of 0; keeps gradients finite
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import as_float
 from kerasish.losses.targets import takes
+from kerasish.tensor import Tensor
 from kerasish.typing import DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _NEVER = -1e30  # in place of the logarithm of 0; keeps gradients finite
 

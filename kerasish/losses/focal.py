@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import pair, same_shape
 from kerasish.losses.probabilistic import check_share, smooth
 from kerasish.losses.targets import takes
+from kerasish.tensor import Tensor
 from kerasish.typing import DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 @takes("binary")

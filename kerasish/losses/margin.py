@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kerasish import ops
 from kerasish.losses.loss import PlainLoss
 from kerasish.losses.pair import pair
 from kerasish.losses.targets import takes
+from kerasish.tensor import Tensor
 from kerasish.typing import TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def _signs(y_true: TensorLike) -> Tensor:

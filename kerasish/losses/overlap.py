@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction
 from kerasish.losses.pair import pair
 from kerasish.losses.shares import batch_sum
 from kerasish.losses.targets import takes
+from kerasish.tensor import Tensor
 from kerasish.typing import Axis, DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 @takes("any")

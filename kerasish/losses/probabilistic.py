@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction, PlainLoss
 from kerasish.losses.pair import as_float, pair, same_shape
 from kerasish.losses.targets import takes
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def smooth(y_true: TensorLike, label_smoothing: float, classes: int) -> AnyTensor:

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
 
 from kerasish import config, ops
 from kerasish.losses.loss import LossFunction, PlainLoss
 from kerasish.losses.pair import pair
 from kerasish.losses.targets import takes
+from kerasish.tensor import Tensor
 from kerasish.typing import DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 @takes("numbers")

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.ops.networks.sampling import Candidates, sample_candidates
 from kerasish.random import draw_seed
+from kerasish.tensor import Tensor
 from kerasish.typing import SeedLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def candidates(

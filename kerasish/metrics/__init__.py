@@ -9,6 +9,7 @@ from kerasish import registry
 from kerasish.identifiers import deserialize_of, get_by_name
 from kerasish.losses.focal import binary_focal_crossentropy as binary_focal_crossentropy
 from kerasish.losses.focal import categorical_focal_crossentropy as categorical_focal_crossentropy
+from kerasish.losses.loss import Loss
 from kerasish.losses.margin import categorical_hinge as categorical_hinge
 from kerasish.losses.margin import hinge as hinge
 from kerasish.losses.margin import squared_hinge as squared_hinge
@@ -90,9 +91,6 @@ from kerasish.metrics.scorer import SklearnScorer as SklearnScorer
 from kerasish.naming import to_snake_case
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Config, MetricLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.losses.loss import Loss
 
 _OWN = {n: x for n, x in registry.own_objects(__name__).items() if x is not SklearnScorer}
 _SHORT: dict[str, Any] = {

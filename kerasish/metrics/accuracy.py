@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kerasish import config, ops
 from kerasish.errors import ShapeError
 from kerasish.losses.pair import as_float, pair
 from kerasish.losses.reduction import align
 from kerasish.metrics.reduction import MeanMetricWrapper, PlainMetric
 from kerasish.ops.networks.crossentropy import class_hits
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def accuracy(y_true: TensorLike, y_pred: TensorLike) -> Tensor:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -11,10 +11,8 @@ from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.losses.reduction import align, spread
 from kerasish.metrics.metric import Metric
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _BELOW_ALL = -1e10  # what predictions become that are not among the k largest
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import config, ops
 from kerasish.losses.pair import pair
 from kerasish.metrics.reduction import AxisMetric
+from kerasish.tensor import Tensor
 from kerasish.typing import TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def pearson_correlation(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:

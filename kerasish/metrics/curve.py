@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import Any, TypedDict
 
 import numpy as np
 
@@ -12,10 +12,8 @@ from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.metrics.confusion import Counts, check_thresholds, count, prepare
 from kerasish.metrics.metric import Metric
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _CURVES = ("ROC", "PR", "PRGAIN")
 _METHODS = ("interpolation", "majoring", "minoring")

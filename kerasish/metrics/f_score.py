@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kerasish import config, ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.metrics.metric import Metric
+from kerasish.tensor import Tensor
 from kerasish.typing import DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _AVERAGES = ("micro", "macro", "weighted")
 

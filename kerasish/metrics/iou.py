@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.errors import ShapeError
 from kerasish.metrics.metric import Metric
 from kerasish.ops import dtypes
+from kerasish.tensor import Tensor
 from kerasish.typing import DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class _Overlap(Metric):

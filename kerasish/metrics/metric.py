@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,13 +11,10 @@ from kerasish import ops, registry
 from kerasish.naming import name_for
 from kerasish.ops import dtypes
 from kerasish.signatures import Configured, own_arguments
-from kerasish.tensor import Variable, name_scope
+from kerasish.tensor import Tensor, Variable, name_scope
 from kerasish.tracebacks import short_tracebacks
 from kerasish.typing import Array, DTypeLike, InitializerLike, ShapeLike, Structure
 from kerasish.watched import Watched
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class Metric(Configured, Watched):

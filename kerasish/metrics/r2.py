@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
 
 from kerasish import ops
 from kerasish.errors import ShapeError, UnknownNameError
 from kerasish.losses.reduction import align
 from kerasish.metrics.metric import Metric
+from kerasish.tensor import Tensor, Variable
 from kerasish.typing import DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor, Variable
 
 _MOMENTS = ("count", "mean", "spread")  # of the targets
 _AGGREGATIONS = ("uniform_average", "variance_weighted_average")

@@ -11,13 +11,11 @@ from kerasish.metrics.metric import Metric
 from kerasish.ops.basic.statistics import running_sums
 from kerasish.scopes import autocast
 from kerasish.signatures import with_defaults
-from kerasish.tensor import put_all
+from kerasish.tensor import Tensor, put_all
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from kerasish.tensor import Tensor
 
 
 def by_sample(

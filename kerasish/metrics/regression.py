@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kerasish import ops
 from kerasish.losses.pair import pair
 from kerasish.losses.regression import cosine_similarity as negative_cosine
@@ -15,10 +13,8 @@ from kerasish.losses.regression import (
     mean_squared_logarithmic_error,
 )
 from kerasish.metrics.reduction import AxisMetric, Mean, PlainMetric
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, DTypeLike, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def cosine_similarity(y_true: TensorLike, y_pred: TensorLike, axis: int = -1) -> Tensor:

@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.tensor import Tensor, Variable
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def is_due(iterations: Tensor, steps: int) -> Tensor:

@@ -11,13 +11,11 @@ from kerasish.optimizers.loss_scale_optimizer import LossScaleOptimizer
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.registry import deserialize_keras_object, serialize_keras_object
 from kerasish.reprs import arguments_repr
-from kerasish.tensor import Variable, autocast, no_gradient
+from kerasish.tensor import Tensor, Variable, autocast, no_gradient
 from kerasish.tracebacks import hides_frames
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from kerasish.tensor import Tensor
 
 
 class OptimizerMap(MutableMapping[str, Optimizer]):

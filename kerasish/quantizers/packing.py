@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerasish import ops
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.ops.networks.quantized import unpack
-from kerasish.tensor import to_numpy
+from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _DTYPES = ("int8", "uint8")
 

@@ -11,13 +11,12 @@ import numpy as np
 from kerasish import ops
 from kerasish.ops.basic.conversion import as_tensor
 from kerasish.reprs import arguments_repr
-from kerasish.tensor import to_numpy
+from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import Array, Config, TensorLike
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-    from kerasish.tensor import Tensor
 
 EPSILON = 1e-7
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from kerasish.engine.model.model import Model
 from kerasish.errors import UnknownNameError
 from kerasish.reprs import arguments_repr
 from kerasish.saving.files.atomic import replacing
@@ -15,9 +16,6 @@ from kerasish.saving.formats.weights import file_path, parts_of
 from kerasish.saving.hdf5 import file as hdf5
 from kerasish.saving.hdf5 import writer as hdf5_output
 from kerasish.typing import PathLike
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
 
 
 class KerasFileEditor:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kerasish.engine.layer.interface import LayerLike, Saved
 from kerasish.engine.layer.layer import Layer
@@ -14,11 +14,8 @@ from kerasish.optimizers.division import DividedSlot
 from kerasish.optimizers.optimizer import Optimizer
 from kerasish.saving.files.source import Entry, Groups, PartArrays, as_dtype
 from kerasish.saving.paths import SEEDS, PartPath, seed_places
-from kerasish.tensor import wrap
+from kerasish.tensor import Variable, wrap
 from kerasish.typing import Array
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Variable
 
 _LONGEST_TABLE = 60
 

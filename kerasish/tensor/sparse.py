@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from kerasish.errors import ShapeError
 from kerasish.ops.basic.conversion import cast
 from kerasish.ops.basic.indexing import add_at
 from kerasish.ops.basic.reshaping import stack
 from kerasish.ops.basic.sparse import add_scaled_rows
-from kerasish.tensor.tensor import convert
+from kerasish.tensor.tensor import Tensor, convert
 from kerasish.typing import TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor.tensor import Tensor
 
 
 class SparseTensor:

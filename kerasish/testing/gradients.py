@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerasish import autodiff, ops, tree
 from kerasish.ops import dtypes
-from kerasish.tensor import convert
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
+from kerasish.tensor import Tensor, convert
 
 
 def gradient_check(

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerasish import layers, ops, registry, tree
 from kerasish.engine import Input, is_keras_tensor
 from kerasish.engine.functional.host_stage import HostLayer
+from kerasish.engine.layer.layer import Layer
 from kerasish.engine.saving_hooks import saving
 from kerasish.errors import UnknownNameError
 from kerasish.naming import unique_name
 from kerasish.signatures import Configured
+from kerasish.tensor import Tensor
 from kerasish.typing import Config, PathLike, Scalar
 from kerasish.utils.features import (
     Cross,
@@ -24,10 +26,6 @@ from kerasish.utils.features import (
     is_tensor,
     tables_of,
 )
-
-if TYPE_CHECKING:
-    from kerasish.engine.layer.layer import Layer
-    from kerasish.tensor import Tensor
 
 
 class FeatureSpace(Configured, HostLayer):

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerasish import layers, registry
 from kerasish.engine import is_keras_tensor
+from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
 from kerasish.signatures import Configured
 from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import AnyTensor, Array, Structure
-
-if TYPE_CHECKING:
-    from kerasish.engine.layer.layer import Layer
 
 _ENCODINGS = ("int", "one_hot", "float")
 

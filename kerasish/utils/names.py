@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import tree
 from kerasish.engine import KerasTensor
 from kerasish.ops import dtypes
+from kerasish.tensor import Tensor
 from kerasish.typing import DTypeLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _counts: Counter[str] = Counter()
 _guard = threading.Lock()

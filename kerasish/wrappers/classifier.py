@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import ClassifierMixin
@@ -12,15 +12,13 @@ from sklearn.utils.multiclass import check_classification_targets, type_of_targe
 from sklearn.utils.validation import column_or_1d
 
 from kerasish import losses
+from kerasish.engine.model.model import Model
 from kerasish.errors import UnknownNameError
+from kerasish.losses.loss import Loss
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import ActivationLike, Array, Structure, TensorLike
 from kerasish.wrappers.arrays import float_of, output_width
 from kerasish.wrappers.estimator import KerasEstimator
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
-    from kerasish.losses.loss import Loss
 
 _TARGETS = ("binary", "multiclass", "multiclass-multioutput", "multilabel-indicator")
 _SMALLEST = np.finfo(np.float64).tiny

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import engine, layers, regularizers
+from kerasish.engine.model.model import Model
+from kerasish.regularizers import Regularizer
 from kerasish.wrappers.parameters import is_integral, is_number
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
-    from kerasish.regularizers import Regularizer
 
 HIDDEN_LAYER_SIZES = (100,)
 ACTIVATION = "relu"

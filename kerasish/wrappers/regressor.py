@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from sklearn.base import RegressorMixin
 
 from kerasish import losses
+from kerasish.engine.model.model import Model
+from kerasish.losses.loss import Loss
 from kerasish.tracebacks import hides_frames
 from kerasish.typing import Array, Structure, TensorLike
 from kerasish.wrappers.arrays import float_of, output_width
 from kerasish.wrappers.estimator import KerasEstimator
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
-    from kerasish.losses.loss import Loss
 
 
 class KerasRegressor(RegressorMixin, KerasEstimator):

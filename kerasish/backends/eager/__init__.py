@@ -5,10 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from kerasish.backends.eager.engine import Eager as Eager
+from kerasish.devices import Device
 from kerasish.first_use import find, imports_on_first_use
-
-if TYPE_CHECKING:
-    from kerasish.devices import Device
 
 with imports_on_first_use(__name__):
     from kerasish.backends.eager.gpu import EagerOnGPU as EagerOnGPU

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kerasish import registry, tree
-from kerasish.engine.layer.operation import OpCall, any_symbolic
+from kerasish.engine.layer.operation import KerasTensor, OpCall, any_symbolic
 from kerasish.engine.layer.operation_config import call_operation
 from kerasish.typing import Structure
-
-if TYPE_CHECKING:
-    from kerasish.engine.layer.operation import KerasTensor
 
 
 class Job(NamedTuple):

@@ -8,15 +8,13 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops, registry
 from kerasish.engine.layer.operation import OpCall
 from kerasish.errors import UnknownNameError
-
-if TYPE_CHECKING:
-    from kerasish.ops.op import Op
-    from kerasish.tensor import Tensor
+from kerasish.ops.op import Op
+from kerasish.tensor import Tensor
 
 # module: Class(settings)
 _CLASSES = {

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from kerasish.dtype_policies import DTypePolicyMap
+from kerasish.dtype_policies import DTypePolicy, DTypePolicyMap
 from kerasish.typing import Structure
-
-if TYPE_CHECKING:
-    from kerasish.dtype_policies import DTypePolicy
 
 
 class QuantizationMixin:

@@ -10,13 +10,12 @@ from kerasish.engine.functional.host_stage import HostStage
 from kerasish.metrics.metric import Metric
 from kerasish.metrics.reduction import Mean
 from kerasish.optimizers.optimizer import Optimizer
-from kerasish.tensor import Variable
+from kerasish.tensor import Tensor, Variable
 from kerasish.typing import Structure
 
 if TYPE_CHECKING:
     from kerasish.engine.layer.operation import KerasTensor
     from kerasish.engine.model.model import Model
-    from kerasish.tensor import Tensor
 
 
 class TrainedModel(Protocol):

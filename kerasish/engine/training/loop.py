@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import config
 from kerasish.callbacks import CallbackList, Resume
@@ -14,6 +14,7 @@ from kerasish.engine import diagnostics
 from kerasish.engine.data import make_data, train_validation_split
 from kerasish.engine.data.arrays import ArrayData
 from kerasish.engine.data.data import Data
+from kerasish.engine.data.py_dataset import PyDataset
 from kerasish.engine.data.sequences import SequenceData
 from kerasish.engine.training.arguments import (
     DataArguments,
@@ -26,14 +27,11 @@ from kerasish.engine.training.blocks import Block, BlockRun
 from kerasish.engine.training.evaluation import logs_of, run_rows, run_test
 from kerasish.engine.training.facts import training_facts
 from kerasish.engine.training.given import read_given
+from kerasish.engine.training.interface import TrainedModel
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.step import numbers
 from kerasish.engine.training.updates import Updates
 from kerasish.ranks import current_group, current_sharding
-
-if TYPE_CHECKING:
-    from kerasish.engine.data.py_dataset import PyDataset
-    from kerasish.engine.training.interface import TrainedModel
 
 
 class FitLoop:

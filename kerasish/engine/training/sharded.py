@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kerasish import ops, tree
 from kerasish.autodiff import gradients_of
@@ -21,12 +21,10 @@ from kerasish.engine.training.shard_scope import ShardScope, merged
 from kerasish.losses.shares import Shares, using_shares
 from kerasish.ops import dtypes
 from kerasish.ops.basic.conversion import optimization_barrier
+from kerasish.optimizers.optimizer import Optimizer
 from kerasish.ranks import Sharding, tree_sum
 from kerasish.tensor import Tensor, Variable, convert, no_gradient, using_scope
 from kerasish.typing import Structure
-
-if TYPE_CHECKING:
-    from kerasish.optimizers.optimizer import Optimizer
 
 ALONE = 1 << 18  # bytes of an array that is summed by itself, without a copy into a bucket
 BUCKET = 1 << 20  # bytes of smaller arrays that are summed together

@@ -9,20 +9,18 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerasish import ops
 from kerasish.autodiff import gradients_of
 from kerasish.engine.data.parts import SparseEntries, assemble
+from kerasish.engine.functional.host_stage import HostInputs
 from kerasish.engine.training.interface import StepProgram, TrainedModel
 from kerasish.tensor import Tensor, Variable, no_gradient
 from kerasish.typing import Logs, Structure
 from kerasish.watched import is_collecting, note_use
-
-if TYPE_CHECKING:
-    from kerasish.engine.functional.host_stage import HostInputs
 
 
 def train(

@@ -6,11 +6,12 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish.backends.static.lowering.standalone_units import Repeat
 from kerasish.backends.static.machine.assembly import Target
 from kerasish.callbacks.message import say
+from kerasish.engine.model.model import Model
 from kerasish.export.native.emit import MESSAGES, Emitter
 from kerasish.export.native.link import (
     library_suffix,
@@ -25,9 +26,6 @@ from kerasish.export.onnx.save import inference_of, input_names_of
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.formats.weights import file_path
 from kerasish.typing import PathLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
 
 _TYPES = {
     "float32": "float", "float64": "double", "int8": "int8_t", "int16": "int16_t",

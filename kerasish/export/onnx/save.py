@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Callable, Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import tree
 from kerasish.callbacks.message import say
 from kerasish.engine.layer.input_spec import InputSpec
+from kerasish.engine.model.model import Model
 from kerasish.export.onnx import stored
 from kerasish.export.onnx.convert import OLDEST_OPSET, Named, convert
 from kerasish.export.onnx.package import need_onnx
@@ -18,9 +19,6 @@ from kerasish.export.onnx.verify import compare
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.formats.weights import file_path
 from kerasish.typing import PathLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
 
 _MOST_INSIDE = 2**31 - 2**24  # bytes: protobuf writes no message of 2 GiB
 _ALIGNED = 4096  # bytes: stored tensors begin at multiples, so that runtimes can map them

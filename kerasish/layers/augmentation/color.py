@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import config, ops, random
 from kerasish.layers.augmentation.picture import (
@@ -15,10 +15,8 @@ from kerasish.layers.augmentation.picture import (
 )
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import FloatOrTuple, SeedLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class _SeededFactorLayer(FactorLayer):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +11,8 @@ from kerasish import ops
 from kerasish.layers.augmentation.picture import FactorLayer, PictureLayer, read_interval
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import FloatOrTuple, IntOrTuple, SeedLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _SMOOTH = np.array([[1, 1, 1], [1, 5, 1], [1, 1, 1]], "float32") / 13
 

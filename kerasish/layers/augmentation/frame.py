@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer
 from kerasish.layers.options import LayerOptions, UnnamedOptions
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import SeedLike, Structure, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def _span(full: int, start: TensorLike, length: int) -> tuple[Any, int]:

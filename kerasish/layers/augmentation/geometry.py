@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer, one_of, read_interval
 from kerasish.layers.options import LayerOptions
 from kerasish.ops.images import boxes as box_ops
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, FloatOrTuple, SeedLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _FLIPS = ("horizontal", "vertical", "horizontal_and_vertical")
 _FILLS = ("reflect", "wrap", "constant", "nearest")

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.layers.augmentation.picture import PictureLayer, read_range, rescale
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class AutoContrast(PictureLayer):

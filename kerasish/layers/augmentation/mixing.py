@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops, random
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import FloatOrTuple, SeedLike, Shape, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def _mixed(x: Tensor, other: Tensor, weight: Tensor) -> Tensor:

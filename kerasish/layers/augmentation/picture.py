@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import config, ops, random
 from kerasish.engine.layer.layer import Layer
@@ -12,10 +12,8 @@ from kerasish.layers.options import LayerOptions
 from kerasish.ops.images import boxes as box_ops
 from kerasish.random import SeedGenerator
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, FloatOrTuple, SeedLike, Shape, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def read_interval(

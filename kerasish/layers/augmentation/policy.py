@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops, random, registry
 from kerasish.engine.layer.layer import Layer
@@ -21,10 +21,8 @@ from kerasish.layers.augmentation.histogram import AutoContrast, Equalization
 from kerasish.layers.augmentation.picture import PictureLayer, read_interval
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Array, FloatOrTuple, SeedLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class _Choosing(PictureLayer):

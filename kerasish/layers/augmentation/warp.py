@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -13,10 +13,8 @@ from kerasish.layers.options import LayerOptions
 from kerasish.ops.images import boxes as box_ops
 from kerasish.ops.images import warping
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import FloatOrTuple, SeedLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _METHODS = ("nearest", "bilinear")
 

@@ -14,13 +14,11 @@ from kerasish.layers.options import InputOptions
 from kerasish.layers.preprocessing.encoding import check_mode, encode, encoded_shape, refuse_sparse
 from kerasish.layers.preprocessing.reading import learn_from
 from kerasish.signatures import Unpack
-from kerasish.tensor import to_numpy
+from kerasish.tensor import Tensor, to_numpy
 from kerasish.typing import Array, PolicyLike, Shape
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-
-    from kerasish.tensor import Tensor
 
 
 class QuantileSketch:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -11,10 +11,8 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import Array, Shape, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 def check_mode(who: str, mode: str, known: tuple[str, ...]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -33,10 +33,8 @@ from kerasish.layers.preprocessing.vocabulary import (
     save_tokens,
 )
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import Array, TensorLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 MODES = ("int", "one_hot", "multi_hot", "count", "tf_idf")
 OLD_MODES = {"binary": "multi_hot", "tf-idf": "tf_idf"}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import warnings
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -13,10 +12,8 @@ from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError, levels_to_user
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Array, Shape
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 _MODES = ("log", "magnitude", "psd", "real", "imag", "angle", "stft")
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import string
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -18,10 +18,8 @@ from kerasish.layers.preprocessing.lookup import OLD_MODES
 from kerasish.layers.preprocessing.lookups import StringLookup
 from kerasish.layers.preprocessing.reading import learn_from, read_strings, strings_like
 from kerasish.registry import deserialize_keras_object
+from kerasish.tensor import Tensor
 from kerasish.typing import Array, Shape, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 # ASCII only, as in Keras: other letters keep their case, other signs stay.
 _LOWER = {ord(c): c.lower() for c in string.ascii_uppercase}

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops, registry
 from kerasish.engine.layer.layer import Layer
 from kerasish.errors import UnknownNameError
 from kerasish.layers.options import LayerOptions
 from kerasish.signatures import Unpack
+from kerasish.tensor import Tensor
 from kerasish.typing import AnyTensor, Array, Shape, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 MODES = ("sum", "mul", "concat", "ave", None)
 

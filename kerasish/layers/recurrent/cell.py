@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import activations, ops, random
+from kerasish.constraints import Constraint
+from kerasish.initializers.initializer import Initializer
 from kerasish.layers.options import activation_of
 from kerasish.layers.weighted import KernelLayer
 from kerasish.ops.arrays.contraction import affine
+from kerasish.regularizers import Regularizer
+from kerasish.tensor import Tensor
 from kerasish.typing import ActivationLike, AnyTensor, DTypeLike, SeedLike, Shape
-
-if TYPE_CHECKING:
-    from kerasish.constraints import Constraint
-    from kerasish.initializers.initializer import Initializer
-    from kerasish.regularizers import Regularizer
-    from kerasish.tensor import Tensor
 
 
 def is_plain(cell: Any) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.engine.layer.input_spec import InputSpec
@@ -14,11 +14,8 @@ from kerasish.layers.recurrent.loop import RNN, make_cell, of_cell
 from kerasish.layers.spatial import WindowLayer, as_sizes
 from kerasish.ops.basic.window import channels_back, channels_to_last
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import ActivationLike, AnyTensor, IntOrTuple, Shape
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
-
 
 _OPTIONS = {name: default for name, default in RECURRENT.items() if name != "unroll"}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from kerasish import ops, tree
 from kerasish.engine.layer.input_spec import InputSpec
@@ -12,11 +12,8 @@ from kerasish.errors import ShapeError
 from kerasish.layers.options import CELL, LayerOptions
 from kerasish.layers.recurrent.cell import BaseCell, CellAttributes, RecurrentCell
 from kerasish.signatures import Unpack
-from kerasish.tensor import Variable
+from kerasish.tensor import Tensor, Variable
 from kerasish.typing import AnyTensor, Shape, Structure
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 C = TypeVar("C", bound=type)
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import ops
 from kerasish.layers.options import CELL, RECURRENT, CellOptions, RecurrentOptions
 from kerasish.layers.recurrent.cell import LSTMFormulas, RecurrentCell
 from kerasish.layers.recurrent.loop import CELL_ARGUMENTS, CellLayer, of_cell
 from kerasish.signatures import Unpack, with_options
+from kerasish.tensor import Tensor
 from kerasish.typing import ActivationLike
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 
 class LSTMCell(LSTMFormulas, RecurrentCell):

@@ -28,12 +28,11 @@ from kerasish.ops.basic.examples import PAIRS, integers, numbers
 from kerasish.ops.basic.exponentials import exp, power, sqrt
 from kerasish.ops.basic.nonlinearity import sigmoid
 from kerasish.ops.basic.trigonometry import sin
-from kerasish.ops.op import c_function, function, op
+from kerasish.ops.op import Op, c_function, function, op
 from kerasish.ops.shapes import broadcast
 from kerasish.typing import Array, ArrayModule, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
-    from kerasish.ops.op import Op
     from kerasish.tensor import Tensor
 
 __all__ = [  "array", "cbrt", "copy", "deg2rad", "divide_no_nan", "exp2", "fabs", "fmax",

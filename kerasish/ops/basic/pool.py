@@ -27,12 +27,11 @@ from kerasish.ops.basic.window import (
     window_counts,
     window_places,
 )
-from kerasish.ops.op import function, op
+from kerasish.ops.op import Op, function, op
 from kerasish.ops.shapes import Shape, Spec
 from kerasish.typing import Array, ArrayModule, IntOrTuple, TensorLike
 
 if TYPE_CHECKING:
-    from kerasish.ops.op import Op
     from kerasish.tensor import Tensor
 
 __all__ = ["adaptive_average_pool", "adaptive_max_pool", "average_pool", "max_pool"]

@@ -30,12 +30,11 @@ from kerasish.ops.basic.reduce import (
     running_sum,
 )
 from kerasish.ops.basic.reshaping import squeeze, swapaxes
-from kerasish.ops.op import function
+from kerasish.ops.op import Op, function
 from kerasish.ops.shapes import normalize_axes
 from kerasish.typing import AnyTensor, Axis, DTypeLike, TensorLike
 
 if TYPE_CHECKING:
-    from kerasish.ops.op import Op
     from kerasish.tensor import Tensor
 
 __all__ = ["amax", "amin", "clip", "cumprod", "cumsum", "max", "mean", "min", "round", "std", "var"]

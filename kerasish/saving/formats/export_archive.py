@@ -8,13 +8,15 @@ nothing is imported, unpickled or computed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from kerasish.callbacks.message import say
 from kerasish.engine import Layer
+from kerasish.engine.layer.input_spec import InputSpec
 from kerasish.engine.model.exported import Endpoint, record_endpoint
+from kerasish.engine.model.model import Model
 from kerasish.reprs import arguments_repr
 from kerasish.saving.formats.json_text import read_json, restore, write_json
 from kerasish.saving.formats.other_formats import format_of, known_formats, writer_of
@@ -22,10 +24,6 @@ from kerasish.saving.formats.tensor_file import code_of, opened, write_arrays
 from kerasish.saving.formats.weights import file_path
 from kerasish.tensor import Variable
 from kerasish.typing import Array, PathLike, Structure
-
-if TYPE_CHECKING:
-    from kerasish.engine.layer.input_spec import InputSpec
-    from kerasish.engine.model.model import Model
 
 _FORMAT = "kerasish archive 1"
 _ELSEWHERE = ("tf_saved_model", "openvino", "litert", "torch")

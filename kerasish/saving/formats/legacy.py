@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import registry
+from kerasish.engine.layer.layer import Layer
 from kerasish.engine.layer.masks import accept_dropped_masks
 from kerasish.engine.layer.weights import limited_weights
+from kerasish.engine.model.model import Model
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.source import SLACK, Entry
 from kerasish.saving.formats.archive import KERAS_VERSION
@@ -20,10 +22,6 @@ from kerasish.saving.hdf5 import file as hdf5
 from kerasish.saving.hdf5 import writer as hdf5_output
 from kerasish.saving.match import LoadPlan, Misfit, match_seeds
 from kerasish.saving.paths import SEEDS, places, seed_places
-
-if TYPE_CHECKING:
-    from kerasish.engine.layer.layer import Layer
-    from kerasish.engine.model.model import Model
 
 TOP = "top_level_model_weights"
 

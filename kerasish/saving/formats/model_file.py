@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kerasish import registry
+from kerasish.engine.model.model import Model
 from kerasish.errors import MissingFileError
 from kerasish.optimizers.division import gathered
 from kerasish.saving.formats import legacy
@@ -30,9 +31,6 @@ from kerasish.saving.formats.weights import (
 )
 from kerasish.tracebacks import hides_frames, keyword_hint
 from kerasish.typing import PathLike
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
 
 _LEGACY = (".h5", ".hdf5")
 

@@ -12,10 +12,11 @@ import uuid
 import warnings
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from kerasish.engine.model.model import Model
 from kerasish.errors import levels_to_user
 from kerasish.saving.files.atomic import flush_folder, replacing, save_error
 from kerasish.saving.files.lock import holding
@@ -25,9 +26,6 @@ from kerasish.saving.formats.json_text import read_json, write_json
 from kerasish.saving.formats.weights import parts_of
 from kerasish.saving.hdf5 import file as hdf5
 from kerasish.saving.hdf5 import writer as hdf5_output
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
 
 ENDING = ".weights.json"
 SAVE = "save_id"  # the same in the index and in its shards

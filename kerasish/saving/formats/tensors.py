@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
+from kerasish.engine.model.model import Model
 from kerasish.saving.files.source import Entry, Groups, PartArrays
 from kerasish.saving.formats.tensor_file import TensorFile, code_of, opened, write_arrays
 from kerasish.saving.formats.weights import parts_of, put_weights
 from kerasish.typing import Array
-
-if TYPE_CHECKING:
-    from kerasish.engine.model.model import Model
 
 
 def save_tensors(model: Model, path: str) -> None:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from kerasish.engine.layer.layer import Layer
+from kerasish.engine.model.model import Model
+from kerasish.optimizers.optimizer import Optimizer
 from kerasish.saving.files.atomic import replacing
 from kerasish.saving.files.source import Groups
 from kerasish.saving.hdf5 import file as hdf5_input
@@ -14,11 +17,6 @@ from kerasish.saving.hdf5 import writer as hdf5_output
 from kerasish.saving.match import match, variables_of
 from kerasish.saving.paths import PartPath, places, seed_places
 from kerasish.typing import PathLike
-
-if TYPE_CHECKING:
-    from kerasish.engine.layer.layer import Layer
-    from kerasish.engine.model.model import Model
-    from kerasish.optimizers.optimizer import Optimizer
 
 _MOST_NAMED = 8
 

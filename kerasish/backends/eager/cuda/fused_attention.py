@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish import config
 from kerasish.backends.eager.cuda import cudnn, cudnn_attention
@@ -21,10 +21,8 @@ from kerasish.ops.basic.comparison import select
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.basic.movement import broadcast_to, reshape
 from kerasish.ops.networks import normalization
+from kerasish.tensor import Tensor
 from kerasish.typing import Array, ArrayModule
-
-if TYPE_CHECKING:
-    from kerasish.tensor import Tensor
 
 # The logit of a masked place: its exponential is 0, and float16 can represent it. A target without
 # any allowed source gets an average of all values, weighted as without the mask.

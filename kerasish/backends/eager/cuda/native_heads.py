@@ -4,18 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish.backends.eager import loop_attention
-from kerasish.backends.eager.cuda.fused import again, composition, make_op
+from kerasish.backends.eager.cuda.fused import Call, again, composition, make_op
 from kerasish.ops.basic.activation import softmax
 from kerasish.ops.basic.comparison import select
 from kerasish.ops.basic.conversion import as_tensor, cast
 from kerasish.ops.networks.attention import attend
 from kerasish.typing import Array, ArrayModule
-
-if TYPE_CHECKING:
-    from kerasish.backends.eager.cuda.fused import Call
 
 LOW = -1e9  # the logits that a mask excludes
 

@@ -10,13 +10,14 @@ import contextlib
 import functools
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from kerasish.backends import onednn
 from kerasish.backends.onednn import native
-from kerasish.backends.onednn.primitive import Buffer
+from kerasish.backends.onednn.convolution import Geometry
+from kerasish.backends.onednn.primitive import Buffer, Primitive
 from kerasish.backends.static.codegen import matmul as small
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import Record, load_runtime
@@ -27,10 +28,6 @@ from kerasish.backends.static.lowering.shared_products import library_threads, m
 from kerasish.backends.static.lowering.thin import make_thin
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
 from kerasish.graph.ir import Node, Value
-
-if TYPE_CHECKING:
-    from kerasish.backends.onednn.convolution import Geometry
-    from kerasish.backends.onednn.primitive import Primitive
 
 ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
 MIN_ROWS = 32  # matrices of fewer rows that are not adjacent are packed before a product

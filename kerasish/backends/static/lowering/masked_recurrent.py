@@ -14,10 +14,11 @@ if an input is NaN or infinite, so a block with such an input is computed in ful
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish.backends import onednn
 from kerasish.backends.onednn import native
+from kerasish.backends.onednn.primitive import Primitive
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.arguments import Operand
 from kerasish.backends.static.codegen.description import KernelBuilder
@@ -34,9 +35,6 @@ from kerasish.backends.static.lowering.recurrent import (
 from kerasish.backends.static.lowering.units import Place, copy_record, filled_array
 from kerasish.graph.ir import Node
 from kerasish.graph.passes import recurrences
-
-if TYPE_CHECKING:
-    from kerasish.backends.onednn.primitive import Primitive
 
 GRAIN = 500_000.0  # FLOPs of a block's product per thread
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 import contextlib
 import functools
 import math
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from kerasish.backends import onednn
 from kerasish.backends.onednn import native
+from kerasish.backends.onednn.primitive import Primitive
 from kerasish.backends.static.codegen import packed
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
@@ -22,9 +23,6 @@ from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Node, Value
 from kerasish.ops.networks.quantized import EXACT_ROWS, integer_matmul, packed_product
-
-if TYPE_CHECKING:
-    from kerasish.backends.onednn.primitive import Primitive
 
 GRAIN = 500_000.0  # operations per thread
 _EXACT = ("vnni", "amx", "avx10")  # in the names of oneDNN's kernels that never saturate

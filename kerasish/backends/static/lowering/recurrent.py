@@ -7,11 +7,11 @@ over all time steps. `masked_recurrent` has what a mask changes.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from kerasish.backends import onednn
 from kerasish.backends.onednn import native
-from kerasish.backends.onednn.primitive import Buffer
+from kerasish.backends.onednn.primitive import Buffer, Primitive
 from kerasish.backends.static.codegen import arguments, recurrent
 from kerasish.backends.static.codegen.arguments import Operand
 from kerasish.backends.static.codegen.cost import choose_threads
@@ -28,9 +28,6 @@ from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_re
 from kerasish.graph.formulas import work_of
 from kerasish.graph.ir import Graph, Node
 from kerasish.graph.passes.recurrences import described
-
-if TYPE_CHECKING:
-    from kerasish.backends.onednn.primitive import Primitive
 
 SIZE = 4  # bytes of a float32
 GATES = {"lstm": 4, "gru": 3, "simple_rnn": 1}

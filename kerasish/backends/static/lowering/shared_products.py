@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from kerasish.backends import onednn
 from kerasish.backends.onednn import native
 from kerasish.backends.onednn.layout import contiguous_strides
-from kerasish.backends.onednn.primitive import Buffer
+from kerasish.backends.onednn.primitive import Buffer, Primitive
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.team import team_shares, together_record
 from kerasish.backends.static.lowering.units import Locate, Unit
@@ -23,7 +23,6 @@ from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
 
 if TYPE_CHECKING:
-    from kerasish.backends.onednn.primitive import Primitive
     from kerasish.backends.static.lowering.library import View
 
 GRAIN = 1e6  # FLOPs per share, about 10 microseconds

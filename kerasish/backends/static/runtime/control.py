@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,14 +13,11 @@ from kerasish.backends.static.lowering.units import Unit, aligned_array
 from kerasish.backends.static.runtime.kept import InputBuffer
 from kerasish.backends.static.runtime.program import Executable
 from kerasish.graph.control import ControlOp, graphs_of
-from kerasish.graph.ir import Graph
+from kerasish.graph.ir import Graph, GraphOp
 from kerasish.graph.passes import gather, optimize
 from kerasish.graph.passes.widen import widen_halves
+from kerasish.ops.op import Op
 from kerasish.typing import Structure
-
-if TYPE_CHECKING:
-    from kerasish.graph.ir import GraphOp
-    from kerasish.ops.op import Op
 
 KernelOf = Callable[[Any], Callable[..., Any]]
 

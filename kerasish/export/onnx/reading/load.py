@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
@@ -12,10 +12,7 @@ from kerasish.export.onnx.reading.record import Parsed, encode, read_file
 from kerasish.layers.core import Identity
 from kerasish.ops import dtypes
 from kerasish.saving.formats.weights import file_path
-from kerasish.typing import PathLike
-
-if TYPE_CHECKING:
-    from kerasish.typing import Array
+from kerasish.typing import Array, PathLike
 
 
 def load_onnx(
