@@ -438,4 +438,5 @@ assert gc.get_freeze_count() == frozen
 
 @pytest.mark.parametrize("kind", ["passing", "lasting"])
 def test_the_collector_pauses_and_does_not_look_at_lasting_objects(kind):
-    subprocess.run([sys.executable, "-c", COLLECTIONS, kind], check=True)
+    done = subprocess.run([sys.executable, "-c", COLLECTIONS, kind], check=False)
+    assert done.returncode == 0
