@@ -97,7 +97,19 @@ _NOT_USERS = frozenset((__name__.partition(".")[0], "numpy", "contextlib", "func
 
 
 def add_note(error: BaseException, note: str) -> None:
-    """Add a line to what is shown of `error`, which stays the object that it is."""
+    """Add a line to what is shown of an error, which stays the object that it is.
+
+    Args:
+        error: the error.
+        note: the line.
+
+    Example:
+        >>> import traceback
+        >>> error = ValueError("Expected 3 rows, got 2.")
+        >>> add_note(error, "In layer 'dense'.")
+        >>> "In layer 'dense'." in "".join(traceback.format_exception(error))
+        True
+    """
     if hasattr(error, "add_note"):
         error.add_note(note)
     elif error.args and isinstance(error.args[0], str):  # Python 3.10

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from copy import copy
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -417,13 +417,14 @@ def keep_all(values: Mapping[Variable, Tensor]) -> None:
     note_change()
 
 
-def note_written(variables: Iterable[Variable]) -> None:
+def note_written(variables: Collection[Variable]) -> None:
     """Note that the buffers of variables hold their latest values."""
     for v in variables:
         v._current = v._initializer = v._zeros = None
         v.in_buffer = True
         v.buffer.writes += 1
-    note_change()
+    if variables:
+        note_change()
 
 
 def _value_in(scope: Scope | None, variable: Variable) -> Tensor | None:
