@@ -36,6 +36,7 @@ from kerasish.backends.static.lowering.units import (
     PythonUnit,
     Unit,
 )
+from kerasish.backends.static.lowering.winograd import make_winograd
 from kerasish.graph.ir import Graph, GraphError, Node, Value
 from kerasish.graph.passes import gather
 from kerasish.graph.passes.fuse import fuse_loops
@@ -216,7 +217,11 @@ class Builder:
             for v in node.inputs:
                 self._materialize(v)
             # oneDNN's relu turns NaN into 0: a loop computes it.
-            unit = None if what.relu else make_convolution(what.leader, bias, node.out, added)
+            unit = None
+            if not what.relu:
+                what_follows = bias, node.out, added
+                unit = make_winograd(what.leader, *what_follows)
+                unit = unit or make_convolution(what.leader, *what_follows)
         if unit is not None:
             if added is not None:
                 self._begin_with(added, node)
@@ -263,7 +268,8 @@ class Builder:
                 unit.in_place = True
             return unit
         if name.startswith("convolution"):
-            unit = make_kernel_gradient(node) or make_convolution(node) or make_columns(node)
+            unit = make_kernel_gradient(node) or make_winograd(node)
+            unit = unit or make_convolution(node) or make_columns(node)
         elif node.op.kind == "pool":
             unit = make_max_pool(node, self._pairs.get(node)) or make_pool(node)
         elif node.op.kind == "recurrent":
