@@ -1,8 +1,8 @@
 """3x3 convolutions with strides 1 by Winograd's F(2x2, 3x3), see `winograd_tiles`.
 
-A thread takes up to `TILES` tiles of 2x2 outputs at a time, numbered over all samples. It transforms
-their windows into its scratch memory, [blocks of 16 channels, 16, tiles, 16 channels]. For each
-block of filters, it multiplies them by the transformed kernel (`winograd_kernel`) into [16, tiles,
+A thread takes up to `TILES` tiles of 2x2 outputs at a time, numbered over all samples. It
+transforms their windows into its scratch memory, [blocks of 16 channels, 16, tiles, 16 channels].
+For each block of filters, it multiplies them by the transformed kernel (`winograd_kernel`) into [16, tiles,
 filters], 28 sums in registers, and transforms these products to outputs. So everything that is
 read more than once stays in the second-level cache.
 

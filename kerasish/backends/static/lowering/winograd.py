@@ -6,6 +6,8 @@ and filters are exchanged.
 
 from __future__ import annotations
 
+import math
+
 from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import winograd, winograd_kernel
 from kerasish.backends.static.codegen.driver import Record, load_runtime
@@ -88,7 +90,8 @@ def _tiles_at_a_time(tiles: int, threads: int, rows: int) -> int:
     """Return the number of tiles with which the slowest thread has the fewest to compute."""
 
     def slowest(each: int) -> int:
-        return -(-(-(-tiles // each)) // threads) * each
+        items = math.ceil(tiles / each)
+        return math.ceil(items / threads) * each
 
     return min(range(TILES, 0, -rows), key=slowest)
 
