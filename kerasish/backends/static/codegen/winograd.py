@@ -2,9 +2,9 @@
 
 A thread takes up to `TILES` tiles of 2x2 outputs at a time, numbered over all samples. It
 transforms their windows into its scratch memory, [blocks of 16 channels, 16, tiles, 16 channels].
-For each block of filters, it multiplies them by the transformed kernel (`winograd_kernel`) into [16, tiles,
-filters], 28 sums in registers, and transforms these products to outputs. So everything that is
-read more than once stays in the second-level cache.
+For each block of filters, it multiplies them by the transformed kernel (`winograd_kernel`), 28 sums
+in registers, writes the products to scratch memory, [16, tiles, filters], and transforms them to
+outputs. So everything that is read more than once stays in the second-level cache.
 
 Infinity minus infinity, and numbers above a quarter of the largest one, give NaN or infinity where
 a direct sum need not. So outputs that are not finite are computed once more as direct sums. Each

@@ -23,7 +23,7 @@ from kerasish.backends.static.lowering.concurrent import concurrent
 from kerasish.backends.static.lowering.failures import failing
 from kerasish.backends.static.lowering.few_rows import few_rows
 from kerasish.backends.static.lowering.in_place import written_in_place
-from kerasish.backends.static.lowering.library import LibraryUnit, MatmulUnit
+from kerasish.backends.static.lowering.library import MatmulUnit
 from kerasish.backends.static.lowering.packed_units import packed_unit
 from kerasish.backends.static.lowering.program_threads import ONE_THREAD, Threads
 from kerasish.backends.static.lowering.standalone_direct import fuse_followers
@@ -173,9 +173,9 @@ class CompiledPlan:
         remaining = MOST_KEPT
         kinds: set[Any] = set()
         for i, unit in enumerate(self.units):
-            if not isinstance(unit, LibraryUnit) or not unit.weights:
+            if unit.keepable is None:
                 continue
-            weights = self.root(unit.arguments[unit.weights])
+            weights = self.root(unit.keepable)
             # A new value may be stored in its variable's buffer, too; it changes in each run.
             unchanged = self._buffer_of.get(weights) is weights and weights not in changed
             if not unchanged and weights not in self.constants:

@@ -12,16 +12,16 @@ from kerasish.backends.onednn import native
 from kerasish.backends.static.codegen import arguments, direct, skipping
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
-from kerasish.backends.static.codegen.nested_records import choice_record, concurrent_record
+from kerasish.backends.static.codegen.nested_records import concurrent_record
 from kerasish.backends.static.codegen.team import helpers_for, together_record
 from kerasish.backends.static.lowering.library import (
-    FRESH,
     MatmulUnit,
     View,
     epilogue_kernel,
+    if_stale,
 )
 from kerasish.backends.static.lowering.moves import BlockLoop, Piece
-from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record
+from kerasish.backends.static.lowering.units import Locate, Place, Unit
 from kerasish.graph.ir import Value
 
 MOST_ROWS = 8  # more are multiplied by the library
@@ -105,7 +105,6 @@ class FewRowsUnit(Unit):
                 table=load_runtime().table, columns=self.size,
             )  # fmt: skip
             packing.append(Record(compile_one(self.noting), note, self.name))
-        packing.append(copy_record(FRESH, stale, self.name))
         parts = [self._product(locate, kept.address, *part) for part in self.parts]
         lists = [[record] for record in parts]
         product = parts[0]
@@ -113,7 +112,7 @@ class FewRowsUnit(Unit):
             product = together_record(lists, self.helpers, self.name)
         elif len(parts) > 1:
             product = concurrent_record(lists, self.name)
-        return [choice_record(stale.address, 1, packing, [], self.name), product]
+        return [if_stale(stale, packing, self.name), product]
 
     def _product(self, locate: Locate, kept: int, first: int, last: int) -> Record:
         structure = self._structure(first, last)

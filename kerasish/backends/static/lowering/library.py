@@ -64,7 +64,19 @@ def buffer(place: Place) -> Buffer:
 
 
 _ZERO = np.zeros(1, np.float32)
-FRESH = place_of(_ZERO)
+_FRESH = place_of(_ZERO)
+
+
+def if_stale(stale: Place, records: Sequence[Record], name: str) -> Record:
+    """Return the record that renews kept weights if they have changed.
+
+    Once per run: the flag is cleared, for a run may be many batches.
+
+    Args:
+        stale: the place of the flag.
+        records: what fills the kept memory.
+    """
+    return choice_record(stale.address, 1, [*records, copy_record(_FRESH, stale, name)], [], name)
 
 
 class LibraryUnit(Unit):
@@ -86,12 +98,13 @@ class LibraryUnit(Unit):
         self.plain: dict[str, Any] = {}  # argument -> its plain layout, if another was chosen
         self.results: tuple[str, ...] = ()
 
-    def keep_weights(self, root: Value) -> None:
-        """Reorder the weights only after they have changed.
+    @property
+    def keepable(self) -> Value | None:
+        """The weights that the primitive may want in another layout."""
+        return self.arguments.get(self.weights)
 
-        Args:
-            root: the value in whose memory they are; it does not change in a run.
-        """
+    def keep_weights(self, root: Value) -> None:
+        """Reorder the weights only after they have changed."""
         with contextlib.suppress(onednn.OneDnnError, ValueError):
             self._choose_layout()
         if self.weights in self.plain:
@@ -153,10 +166,7 @@ class LibraryUnit(Unit):
                 at += _round(turn.scratchpad_bytes)
             record = _record(turn, ends)
             if name == self._kept:
-                stale = locate(("stale", self))
-                # Once per run: the flag is cleared, for a run may be many batches.
-                turned = [record, copy_record(FRESH, stale, record.name)]
-                record = choice_record(stale.address, 1, turned, [], record.name)
+                record = if_stale(locate(("stale", self)), [record], record.name)
             (after if out else before).append(record)
         return [*before, _record(self.primitive, buffers), *after]
 

@@ -14,15 +14,14 @@ import numpy as np
 from kerasish.backends.static.codegen import direct
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.codegen.kernels import compile_one
-from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.codegen.team import helpers_for, together_record
 from kerasish.backends.static.lowering.few_rows import strips_of
 from kerasish.backends.static.lowering.library import (
-    FRESH,
     ConvolutionUnit,
     LibraryUnit,
     MatmulUnit,
     View,
+    if_stale,
 )
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.moves import BlockLoop, Piece
@@ -31,7 +30,7 @@ from kerasish.backends.static.lowering.standalone_direct import (
     convolution_unit,
     product_unit,
 )
-from kerasish.backends.static.lowering.units import Locate, Unit, copy_record, nbytes_of
+from kerasish.backends.static.lowering.units import Locate, Unit, nbytes_of
 from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
@@ -127,8 +126,7 @@ class PackedUnit(DirectUnit):
         """Return the record of the packing, which runs only if the weights have changed."""
         find, stale = self._finder(locate), locate(("stale", self))
         packing = [loop.record(find, self.weights, self.name) for loop in self.packing]
-        packing.append(copy_record(FRESH, stale, self.name))
-        return choice_record(stale.address, 1, packing, [], self.name)
+        return if_stale(stale, packing, self.name)
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the packing, and the loop."""

@@ -113,6 +113,18 @@ class Unit:
         """Return the native records; `locate(value)` returns the place of a value."""
         raise NotImplementedError(f"{type(self).__name__} creates no records.")
 
+    @property
+    def keepable(self) -> Value | None:
+        """The weights that `keep_weights` can keep in a special layout; None for most units."""
+        return None
+
+    def keep_weights(self, root: Value) -> None:
+        """Keep `keepable` from run to run in a special layout, if there is one.
+
+        Args:
+            root: the value in whose memory they are; it does not change in a run.
+        """
+
     def kernels(self) -> list[Any]:
         """Return the kernels that must be compiled; a program compiles all of them together."""
         return []

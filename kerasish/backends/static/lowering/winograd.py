@@ -14,11 +14,13 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.winograd import LANES, PRODUCTS, TILES, Winograd
 from kerasish.backends.static.codegen.winograd_kernel import TAPS, WinogradKernel
+from kerasish.backends.static.lowering.library import if_stale
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Node, Value
 
 GRAIN = 500_000.0  # FLOPs per thread
+LEAST_TILES = 28  # of 2x2 outputs; fewer do not pay for reading the transformed kernel
 LEAST_FLOPS = 4e6  # with fewer, compilation takes longer than what a training saves
 
 
@@ -52,8 +54,18 @@ class WinogradUnit(Unit):
         self.sizes["scratch_bytes"] = _round(winograd.scratch_bytes(vectors, channels))
         self.transformed = 4 * PRODUCTS * channels * filters
         self.copied = 4 * TAPS * channels * filters if flipped else 0
-        own = self.threads * self.sizes["scratch_bytes"]
-        self.scratch = self.transformed + self.copied + own
+        self._own_bytes = self.threads * self.sizes["scratch_bytes"]
+        self.scratch = self._own_bytes + self.transformed + self.copied
+
+    @property
+    def keepable(self) -> Value:
+        """The kernel, whose transform can be kept."""
+        return self.kernel
+
+    def keep_weights(self, root: Value) -> None:
+        """Transform the kernel only after it has changed."""
+        self.kept_value, self.kept_bytes = root, self.transformed + self.copied
+        self.scratch -= self.kept_bytes
 
     def kernels(self) -> list[object]:
         """Return the transform of the kernel, and the convolution."""
@@ -62,24 +74,28 @@ class WinogradUnit(Unit):
     def records(self, locate: Locate) -> list[Record]:
         """Return the records of both."""
         table, scratch = load_runtime().table, locate(("scratch", self)).address
-        kernel, copy = locate(self.kernel).address, scratch + self.transformed
+        kernel, out = locate(self.kernel).address, scratch + self._own_bytes
+        if self.kept_value is not None:
+            out = locate(("kept", self)).address
+        copy = out + self.transformed
         transform = winograd_kernel.pack(
             table=table, threads=self.threads, channels=self.sizes["channels"],
-            filters=self.sizes["filters"], kernel=kernel, out=scratch, flipped=copy,
+            filters=self.sizes["filters"], kernel=kernel, out=out, flipped=copy,
         )  # fmt: skip
         pointers = {
-            "x": locate(self.x).address, "transformed": scratch,
+            "x": locate(self.x).address, "transformed": out,
             "kernel": copy if self.copied else kernel,
             "bias": 0 if self.bias is None else locate(self.bias).address,
-            "y": locate(self.writes[0]).address, "scratch": copy + self.copied,
+            "y": locate(self.writes[0]).address, "scratch": scratch,
         }  # fmt: skip
         block = winograd.pack(
             table=table, threads=self.threads, sizes=self.sizes, pointers=pointers
         )
-        return [
-            Record(compile_one(self.transform), transform, f"{self.name} (kernel)"),
-            Record(compile_one(self.winograd), block, self.name),
-        ]
+        name = f"{self.name} (kernel)"
+        before = Record(compile_one(self.transform), transform, name)
+        if self.kept_value is not None:
+            before = if_stale(locate(("stale", self)), [before], name)
+        return [before, Record(compile_one(self.winograd), block, self.name)]
 
 
 def _round(nbytes: int) -> int:
@@ -133,4 +149,5 @@ def make_winograd(
     if any(size % LANES for size in node.inputs[1].shape[2:]):
         return None
     unit = WinogradUnit(node, bias, out, added)
-    return unit if unit.flops >= LEAST_FLOPS else None
+    fits = unit.sizes["tiles"] >= LEAST_TILES and unit.flops >= LEAST_FLOPS
+    return unit if fits else None
