@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from kerasish import backends, ops
+from kerasish import backends, config, ops
 from kerasish.backends.static.lowering import library as lower_library
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
@@ -172,6 +172,38 @@ def test_nan_and_infinity_pass():
         got = np.asarray(backends.get("static").compile(dense)(rows, w, b))
         np.testing.assert_array_equal(got[:4, 1], want[:, 1])
         assert np.isnan(got[0]).sum() == np.isnan(want[0]).sum()
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "last",
+    [
+        lambda h, w: ops.matmul(h, w) + h,
+        lambda h, w: ops.matmul(w, h) + h,
+        lambda h, w: ops.matmul(ops.reshape(h, (-1, 256)), w) + h,
+        lambda h, w: ops.matmul(ops.transpose(h), w) + h,
+    ],
+    ids=["left", "right", "reshaped", "transposed"],
+)
+def test_a_product_is_not_written_over_its_operand(last, threads):
+    """A product is added to one of its own operands, which no other op reads."""
+    x, v, w = array(256, 256), array(256, 256) / 16, array(256, 256) / 16
+    with config.using_threads(threads):
+        step = backends.get("static").compile(lambda x, v, w: last(ops.matmul(x, v), w))
+        got = np.asarray(step(x, v, w))
+    np.testing.assert_allclose(got, np.asarray(last(x @ v, w)), rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("filters", [8, 16])
+def test_a_convolution_is_not_written_over_its_operand(filters):
+    x, v, w = array(8, 12, 12, 3), array(3, 3, 3, filters), array(3, 3, filters, filters) / 16
+
+    def residual(x, v, w):
+        h = ops.conv(x, v, padding="same")
+        return ops.conv(h, w, padding="same") + h
+
+    got = np.asarray(backends.get("static").compile(residual)(x, v, w))
+    np.testing.assert_allclose(got, np.asarray(residual(x, v, w)), rtol=1e-3, atol=1e-4)
 
 
 def test_without_a_library_the_pieces_serve(monkeypatch):

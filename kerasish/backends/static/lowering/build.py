@@ -224,7 +224,7 @@ class Builder:
                 unit = unit or make_convolution(what.leader, *what_follows)
         if unit is not None:
             if added is not None:
-                self._begin_with(added, node)
+                self._begin_with(added, node, unit)
             self.units.append(unit)
             return
         leader, *rest = apart(node)
@@ -244,9 +244,14 @@ class Builder:
         for piece in gather(body.graph, heads=False).nodes:
             self._lower(piece)
 
-    def _begin_with(self, added: Value, node: Node) -> None:
-        """Initialize the node's output with `added`: in its memory if no node reads it later."""
-        if self._last_read(added) <= self._place[node]:
+    def _begin_with(self, added: Value, node: Node, unit: Unit) -> None:
+        """Initialize the node's output with `added`: in its memory if it is not read otherwise.
+
+        Args:
+            unit: computes the node. It may read `added` as an operand, too, as in h @ w + h.
+        """
+        reads_once = [self._root(v) for v in unit.reads].count(self._root(added)) == 1
+        if reads_once and self._last_read(added) <= self._place[node]:
             self.aliases[node.out] = added
         else:
             self.units.append(CopyUnit(added, node.out))
