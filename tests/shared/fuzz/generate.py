@@ -10,7 +10,7 @@ from kerasish import config
 
 from .blocks import add_block
 from .draft import Draft
-from .layers import add_layer
+from .layers import add_layer, add_wide_convolution
 from .ops import add_op, template
 from .programs import Program
 from .training import add_goal, optimizer_code
@@ -50,8 +50,10 @@ def _write(draft: Draft, seed: int, policy: str) -> Program:
             add_layer(draft)
         elif choice < 0.92:
             add_op(draft)
-        else:
+        elif choice < 0.98:
             add_block(draft)
+        else:
+            add_wide_convolution(draft)
     goals = [add_goal(draft, value) for value in _outputs(draft)]
     # Widened halves do not overflow where halves do: a scaled loss would skip other steps.
     unscaled = (("auto_scale_loss", "False"),) if policy == "mixed_float16" else ()

@@ -66,6 +66,27 @@ def add_again(draft: Draft) -> str:
     return draft.add(step.code, (draft.pick(alike),), layer=step.layer, like=step.name)
 
 
+def add_wide_convolution(draft: Draft) -> str:
+    """Add a 3x3 convolution between numbers of channels that fill vectors, 1x1 ones around it."""
+    value = value_of_rank(draft, 4)
+    if not value or draft.dtype(value) != "float32":
+        return ""
+    pick, padding = draft.pick, repr(draft.pick(["same", "same", "valid"]))
+    kind, channels = pick(["Conv2D", "Conv2D", "Conv2DTranspose"]), pick([16, 16, 32])
+    options = (
+        f"padding={padding}, use_bias={draft.chance(0.5)}, activation={pick([None, 'relu'])!r}"
+    )
+    first = draft.add("{layer}({0})", (value,), layer=f"layers.Conv2D({pick([16, 16, 32])}, 1)")
+    wide = first and draft.add(
+        "{layer}({0})", (first,), layer=f"layers.{kind}({channels}, 3, {options})"
+    )
+    if not wide:
+        return first
+    if draft.shape(wide) == draft.shape(first) and draft.chance(0.4):
+        wide = draft.add("{0} + {1}", (wide, pick([first, wide]))) or wide
+    return draft.add("{layer}({0})", (wide,), layer="layers.Conv2D(2, 1)") or wide
+
+
 def call_code(name: str, fed: list[str]) -> str:
     """Return how a layer is called; the first result where it gives several is chosen later."""
     places = [f"{{{i}}}" for i in range(len(fed))]
