@@ -19,6 +19,7 @@ from kerasish.ops.basic.convolution import convolution, convolution_data_gradien
 pytestmark = pytest.mark.skipif(
     host_target().lanes != LANES, reason="these loops need vectors of 16 numbers"
 )
+MOST_PRODUCTS = winograd.MOST_PRODUCTS
 SAME, VALID = ((1, 1), (1, 1)), ((0, 0), (0, 0))
 
 
@@ -61,7 +62,7 @@ CASES = [
 @pytest.fixture(autouse=True)
 def any_size(monkeypatch):
     monkeypatch.setattr(winograd, "LEAST_FLOPS", 0)
-    monkeypatch.setattr(winograd, "LEAST_TILES", 0)
+    monkeypatch.setattr(winograd, "MOST_PRODUCTS", np.inf)
     monkeypatch.setattr(winograd, "GRAIN", 1)
     monkeypatch.setattr(program_threads, "SMALL_PROGRAM", 0)
     COMPILED_PLANS.clear()
@@ -347,11 +348,24 @@ def test_others_are_left_to_the_library(x, kernel, options):
     np.testing.assert_array_equal(result, want)
 
 
-def test_few_tiles_are_left_to_the_library(monkeypatch):
-    monkeypatch.setattr(winograd, "LEAST_TILES", 28)
-    for width, count in ((54, 0), (55, 1)):
-        case = Case((1, 2, width, 16), 16)
-        arrays = numbers(case, False)
-        result, units = computed(case, *arrays, False)
-        assert len(units) == count
-        np.testing.assert_array_equal(result, expected(case, *arrays, False))
+@both
+@pytest.mark.parametrize(
+    ("x", "forward", "backward"),
+    [
+        ((32, 4, 4, 16), True, True),
+        ((32, 2, 2, 16), False, False),  # direct sums skip the padding: as many products
+        ((16, 3, 3, 16), False, False),
+        ((2, 7, 7, 16), False, False),  # the transform of the kernel takes as long
+        ((1, 12, 12, 16), True, False),
+        ((1, 14, 14, 16), True, True),
+        ((1, 1, 300, 16), False, False),
+    ],
+    ids=str,
+)
+def test_only_where_there_are_fewer_products(x, forward, backward, gradient, monkeypatch):
+    monkeypatch.setattr(winograd, "MOST_PRODUCTS", MOST_PRODUCTS)
+    case = Case(x, 16)
+    arrays = numbers(case, gradient)
+    result, units = computed(case, *arrays, gradient)
+    assert len(units) == (backward if gradient else forward)
+    np.testing.assert_array_equal(result, expected(case, *arrays, gradient))

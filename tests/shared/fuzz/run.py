@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 import re
 import tempfile
@@ -111,8 +112,7 @@ def using(engine: Engine) -> Iterator[None]:
             column_loops.OWN_CODE_FOR_COLUMNS = 0
             kernel_gradients.LEAST_FLOPS = kernel_gradients.LEAST_PIXELS = 0
             kernel_gradients.BALANCED = 0.0
-            winograd.LEAST_FLOPS = winograd.LEAST_TILES = 0
-            winograd.GRAIN = 1
+            winograd.LEAST_FLOPS, winograd.GRAIN, winograd.MOST_PRODUCTS = 0, 1, math.inf
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:
