@@ -254,31 +254,32 @@ def test_the_largest_numbers_do_not_overflow(gradient):
 # --- what follows a convolution ---------------------------------------------------------------
 
 
-@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("last", ["", "added", "relu"])
 @pytest.mark.parametrize("biased", [False, True])
-def test_bias_and_sum_are_part_of_the_convolution(added, biased):
+def test_what_follows_is_part_of_the_convolution(last, biased):
     case = Case((3, 19, 21, 32), 48)
     x, kernel = numbers(case, False)
     rng = np.random.default_rng(1)
     bias = rng.integers(-9, 10, case.filters).astype("float32")
     rest = rng.integers(-9, 10, case.y).astype("float32")
-    x[1, 5, 6, 7] = np.inf
+    x[1, 5, 6, 7], x[2, 0, 0, 7] = np.inf, np.nan
     kernel[..., 7, :] = 4
-    x[..., 3], kernel[..., 3, :] = 0, 0
 
     def step(x, kernel, bias, rest):
         y = convolution(x, kernel, padding=case.padding)
         if biased:
             y = ops.add(y, bias)
-        if added:
+        if last == "added":
             # A convolution by ones: its result is in memory that the sum may overwrite.
             y = ops.add(y, convolution(rest, ops.reshape(ops.eye(case.filters), (1, 1, 48, 48))))
-        return y
+        return ops.relu(y) if last == "relu" else y
 
     result, units = run(step, x, kernel, bias, rest)
-    assert [(u.winograd.bias, u.winograd.added) for u in units] == [(biased, added)]
-    want = expected(case, x, kernel, False) + biased * bias + added * rest
-    assert np.isinf(want).sum() == 9 * case.filters
+    (unit,) = units
+    assert unit.winograd[1:] == (biased, last == "relu", last == "added")
+    want = expected(case, x, kernel, False) + biased * bias + (last == "added") * rest
+    assert np.isinf(want).sum() == 9 * case.filters and np.isnan(want).sum() == 4 * case.filters
+    want = np.maximum(want, 0) if last == "relu" else want
     np.testing.assert_array_equal(result, want)
 
 

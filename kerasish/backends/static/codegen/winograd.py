@@ -50,11 +50,13 @@ class Winograd(NamedTuple):
     Attributes:
         vectors: of filters in a block, 1 or 2.
         bias: whether one is added.
+        relu: whether relu is applied, to the sum with the bias.
         added: whether the result is added to what its memory holds before.
     """
 
     vectors: int
     bias: bool
+    relu: bool
     added: bool
 
     @property
@@ -281,6 +283,9 @@ class _Worker:
             if self.kernel.bias:
                 bias = w.load_value(w.address(self.at["bias"], f, 4), "float32", LANES)
                 results = [w.add(x, bias) for x in results]
+            if self.kernel.relu:
+                zero = zeros(LANES)
+                results = [w.select(w.compare("olt", x, zero), zero, x) for x in results]
             for place, x in zip(to, results, strict=True):
                 place = w.address(place, offset, 4)
                 if self.kernel.added:

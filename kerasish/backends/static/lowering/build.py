@@ -216,12 +216,10 @@ class Builder:
         else:
             for v in node.inputs:
                 self._materialize(v)
+            unit = make_winograd(what.leader, bias, node.out, added, what.relu)
             # oneDNN's relu turns NaN into 0: a loop computes it.
-            unit = None
-            if not what.relu:
-                what_follows = bias, node.out, added
-                unit = make_winograd(what.leader, *what_follows)
-                unit = unit or make_convolution(what.leader, *what_follows)
+            if unit is None and not what.relu:
+                unit = make_convolution(what.leader, bias, node.out, added)
         if unit is not None:
             if added is not None:
                 self._begin_with(added, node, unit)

@@ -38,13 +38,14 @@ class WinogradUnit(Unit):
         bias: added along the last axis.
         out: the value of the result; None: the node's output.
         added: what `out` holds before, if the convolution is added to it.
+        relu: whether it is applied, after the bias.
     """
 
     safe = True
 
     def __init__(
         self, node: Node, bias: Value | None = None, out: Value | None = None,
-        added: Value | None = None,
+        added: Value | None = None, relu: bool = False,
     ) -> None:  # fmt: skip
         out = out or node.out
         super().__init__(node.op.name, [v for v in (*node.inputs, bias, added) if v], [out])
@@ -53,7 +54,7 @@ class WinogradUnit(Unit):
         channels, filters = self.sizes["channels"], self.sizes["filters"]
         flipped, vectors = node.op.name != "convolution", 1 if filters % (2 * LANES) else 2
         self.transform = WinogradKernel(vectors, flipped)
-        self.winograd = Winograd(vectors, bias is not None, added is not None)
+        self.winograd = Winograd(vectors, bias is not None, relu, added is not None)
         self.flops = 2.0 * PRODUCTS * self.sizes["tiles"] * channels * filters
         self.threads = native.threads_for(self.flops, GRAIN)
         self.sizes["each"] = _tiles_at_a_time(self.sizes["tiles"], self.threads, self.winograd.rows)
@@ -158,14 +159,16 @@ def _pays(sizes: dict[str, int], flipped: bool) -> bool:
 
 
 def make_winograd(
-    node: Node, bias: Value | None = None, out: Value | None = None, added: Value | None = None
-) -> Unit | None:
+    node: Node, bias: Value | None = None, out: Value | None = None, added: Value | None = None,
+    relu: bool = False,
+) -> Unit | None:  # fmt: skip
     """Return the unit of a convolution or its data gradient; None where oneDNN is as fast.
 
     Args:
         bias: added along the last axis.
         out: the value of the result; None: the node's output.
         added: what `out` holds before, if the convolution is added to it.
+        relu: whether it is applied, after the bias.
     """
     if node.op.name not in ("convolution", "convolution_data_gradient"):
         return None
@@ -178,5 +181,5 @@ def make_winograd(
         return None
     if any(size % LANES for size in node.inputs[1].shape[2:]):
         return None
-    unit = WinogradUnit(node, bias, out, added)
+    unit = WinogradUnit(node, bias, out, added, relu)
     return unit if unit.flops >= LEAST_FLOPS and _pays(unit.sizes, bool(unit.copied)) else None
