@@ -15,6 +15,7 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernel_gradient import LANES, KernelGradient, inside_taps
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.units import Locate, Unit
+from kerasish.backends.static.lowering.winograd_gradients import make_winograd_gradient
 from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Node
 
@@ -100,6 +101,9 @@ def make_kernel_gradient(node: Node) -> Unit | None:
     """Return the unit of a kernel gradient; None for other nodes, and where oneDNN is as fast."""
     if node.op.name != "convolution_kernel_gradient":
         return None
+    unit = make_winograd_gradient(node)
+    if unit is not None:
+        return unit
     kernel = _structure(node, node.attrs)
     if kernel is None or host_target().lanes != LANES or _flops(node) < LEAST_FLOPS:
         return None

@@ -1,0 +1,87 @@
+"""Kernel gradients of 3x3 convolutions by Winograd's method."""
+
+from __future__ import annotations
+
+import math
+
+from kerasish.backends.onednn import native
+from kerasish.backends.static.codegen import winograd_gradient
+from kerasish.backends.static.codegen.driver import Record, load_runtime
+from kerasish.backends.static.codegen.kernels import compile_one
+from kerasish.backends.static.codegen.winograd_gradient import (
+    LANES,
+    TAPS,
+    WinogradGradient,
+)
+from kerasish.backends.static.codegen.winograd_tiles import SIDE
+from kerasish.backends.static.lowering.units import Locate, Unit
+from kerasish.backends.static.machine.machine_code import host_target
+from kerasish.graph.ir import Node
+
+GRAIN = 500_000.0  # FLOPs of the direct sums per thread
+LEAST_FLOPS = 4e6
+BALANCED = 0.85
+
+
+class WinogradGradientUnit(Unit):
+    """The gradient of a 3x3 convolution with respect to its kernel."""
+
+    safe = True
+
+    def __init__(self, node: Node) -> None:
+        super().__init__(node.op.name, node.inputs, node.outputs)
+        self.x, self.dy = node.inputs
+        self.sizes = _sizes(node)
+        vectors = 1 if self.sizes["filters"] % (2 * LANES) else 2
+        self.parts = [WinogradGradient(vectors, last) for last in (False, True)]
+        self.flops = flops(node)
+        self.threads = native.threads_for(self.flops, GRAIN)
+        self.sums = 4 * SIDE * SIDE * self.sizes["channels"] * self.sizes["filters"]
+        self.scratch = self.sums + self.threads * self.sizes["own"]
+
+    def kernels(self) -> list[WinogradGradient]:
+        """Return the kernels of both records."""
+        return self.parts
+
+    def records(self, locate: Locate) -> list[Record]:
+        """Return the two records."""
+        scratch = locate(("scratch", self)).address
+        pointers = {
+            "x": locate(self.x).address, "dy": locate(self.dy).address,
+            "out": locate(self.writes[0]).address, "sums": scratch,
+            "own_memory": scratch + self.sums,
+        }  # fmt: skip
+        block = winograd_gradient.pack(
+            table=load_runtime().table, threads=self.threads, sizes=self.sizes, pointers=pointers
+        )
+        return [Record(compile_one(part), block, self.name) for part in self.parts]
+
+
+def flops(node: Node) -> float:
+    """Return the operations of the direct sums."""
+    return 2.0 * math.prod(node.inputs[1].shape[:-1]) * node.out.size
+
+
+def _sizes(node: Node) -> dict[str, int]:
+    (x, dy), ((top, _), (left, _)) = node.inputs, node.attrs["padding"]
+    sizes = dict(zip(("samples", "height", "width", "channels"), x.shape, strict=True))
+    sizes |= dict(zip(("dy_height", "dy_width", "filters"), dy.shape[1:], strict=True))
+    sizes |= {"top": top, "left": left}
+    return sizes | winograd_gradient.tile_sizes(sizes)
+
+
+def make_winograd_gradient(node: Node) -> Unit | None:
+    """Return the unit of a kernel gradient; None where the direct sums are as fast."""
+    attrs, values = node.attrs, (*node.inputs, node.out)
+    if len(node.out.shape) != 4 or node.out.shape[:2] != (TAPS, TAPS) or attrs["groups"] != 1:
+        return None
+    if {*attrs["strides"], *attrs["dilation"]} != {1} or {v.dtype for v in values} != {"float32"}:
+        return None
+    if host_target().lanes != LANES or any(n % LANES for n in node.out.shape[2:]):
+        return None
+    if attrs["padding"][1][0] not in range(TAPS) or flops(node) < LEAST_FLOPS:
+        return None
+    unit = WinogradGradientUnit(node)
+    shares = SIDE * node.out.shape[3] // unit.parts[0].filters
+    rounds = -(-shares // unit.threads)
+    return unit if shares >= BALANCED * rounds * unit.threads else None
