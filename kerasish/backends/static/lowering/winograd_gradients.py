@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 
 from kerasish.backends.onednn import native
-from kerasish.backends.static.codegen import winograd_gradient
+from kerasish.backends.static.codegen import winograd_sums
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_one
-from kerasish.backends.static.codegen.winograd_gradient import (
-    LANES,
-    TAPS,
-    WinogradGradient,
-)
+from kerasish.backends.static.codegen.winograd_gradient import TAPS, WinogradGradient
+from kerasish.backends.static.codegen.winograd_sums import LANES, WinogradSums
 from kerasish.backends.static.codegen.winograd_tiles import SIDE
 from kerasish.backends.static.lowering.units import Locate, Unit
 from kerasish.backends.static.machine.machine_code import host_target
@@ -31,17 +28,17 @@ class WinogradGradientUnit(Unit):
     def __init__(self, node: Node) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
         self.x, self.dy = node.inputs
-        self.sizes = _sizes(node)
-        vectors = 1 if self.sizes["filters"] % (2 * LANES) else 2
-        self.parts = [WinogradGradient(vectors, last) for last in (False, True)]
         self.flops = flops(node)
         self.threads = native.threads_for(self.flops, GRAIN)
+        self.sizes = _sizes(node, self.threads)
+        vectors = 1 if self.sizes["filters"] % (2 * LANES) else 2
+        self.tile, self.gradient = WinogradSums(vectors), WinogradGradient(vectors)
         self.sums = 4 * SIDE * SIDE * self.sizes["channels"] * self.sizes["filters"]
         self.scratch = self.sums + self.threads * self.sizes["own"]
 
-    def kernels(self) -> list[WinogradGradient]:
+    def kernels(self) -> list[WinogradSums | WinogradGradient]:
         """Return the kernels of both records."""
-        return self.parts
+        return [self.tile, self.gradient]
 
     def records(self, locate: Locate) -> list[Record]:
         """Return the two records."""
@@ -51,10 +48,10 @@ class WinogradGradientUnit(Unit):
             "out": locate(self.writes[0]).address, "sums": scratch,
             "own_memory": scratch + self.sums,
         }  # fmt: skip
-        block = winograd_gradient.pack(
+        block = winograd_sums.pack(
             table=load_runtime().table, threads=self.threads, sizes=self.sizes, pointers=pointers
         )
-        return [Record(compile_one(part), block, self.name) for part in self.parts]
+        return [Record(compile_one(part), block, self.name) for part in self.kernels()]
 
 
 def flops(node: Node) -> float:
@@ -62,12 +59,12 @@ def flops(node: Node) -> float:
     return 2.0 * math.prod(node.inputs[1].shape[:-1]) * node.out.size
 
 
-def _sizes(node: Node) -> dict[str, int]:
+def _sizes(node: Node, threads: int) -> dict[str, int]:
     (x, dy), ((top, _), (left, _)) = node.inputs, node.attrs["padding"]
     sizes = dict(zip(("samples", "height", "width", "channels"), x.shape, strict=True))
     sizes |= dict(zip(("dy_height", "dy_width", "filters"), dy.shape[1:], strict=True))
     sizes |= {"top": top, "left": left}
-    return sizes | winograd_gradient.tile_sizes(sizes)
+    return sizes | winograd_sums.tile_sizes(sizes, threads)
 
 
 def make_winograd_gradient(node: Node) -> Unit | None:
@@ -82,6 +79,6 @@ def make_winograd_gradient(node: Node) -> Unit | None:
     if attrs["padding"][1][0] not in range(TAPS) or flops(node) < LEAST_FLOPS:
         return None
     unit = WinogradGradientUnit(node)
-    shares = SIDE * node.out.shape[3] // unit.parts[0].filters
+    shares = SIDE * node.out.shape[3] // unit.tile.filters
     rounds = -(-shares // unit.threads)
     return unit if shares >= BALANCED * rounds * unit.threads else None
