@@ -47,10 +47,13 @@ if TYPE_CHECKING:
     from kerasish.backends.static.codegen.row_sums import RowSums
     from kerasish.backends.static.codegen.thin import ThinProduct
     from kerasish.backends.static.codegen.time_steps import TimeSteps
+    from kerasish.backends.static.codegen.winograd_gradient import WinogradGradient
+    from kerasish.backends.static.codegen.winograd_sums import WinogradSums
 
     Product: TypeAlias = Direct | Interleaved | Matmul | PackedProduct | ThinProduct
     Loops: TypeAlias = Heads | KernelGradient | Plain | Pooling | RowSums | TimeSteps
-    Description: TypeAlias = Kernel | Loops | Product
+    KernelSums: TypeAlias = WinogradGradient | WinogradSums
+    Description: TypeAlias = Kernel | Loops | Product | KernelSums
 
 FORMAT = b"kerasish kernels 1\n"
 WHAT = "compiled kernels"

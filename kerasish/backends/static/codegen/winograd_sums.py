@@ -4,9 +4,9 @@ A sum over 2x2 pixels of the output's gradient takes 16 multiplications instead 
 
     gradient = G^T U G      U[i, j, c, f] = sum over tiles of V[i, j, c] * W[i, j, f]
 
-where V = B^T d B is the transformed 4x4 window of the image and W = A dy A^T that of 2x2 pixels, see
-`winograd_tiles.py`; here both have the other sign where i or j is 3. A record computes U, a second
-one the gradient (`winograd_gradient.py`). Both read the same argument block.
+where V = B^T d B is the transformed 4x4 window of the image and W = A dy A^T that of 2x2 pixels,
+see `winograd_tiles.py`; here both have the other sign where i or j is 3. A record computes U, a
+second one the gradient (`winograd_gradient.py`). Both read the same argument block.
 
 A block is a few rows of tiles. For each i, a thread transforms row i of the block's V and W into
 its own memory, multiplies, and adds the products to U. Threads share the rows i and the filters, so
@@ -46,6 +46,7 @@ _SIZES = (
     "samples", "height", "width", "channels", "dy_height", "dy_width", "filters", "top", "left",
     "down", "across", "whole", "rows", "own", "x_ahead", "dy_ahead",
 )  # fmt: skip
+_DEPTHS = ("channels", "filters")  # of x and of dy
 _POINTERS = ("x", "dy", "out", "sums", "own_memory")
 
 
@@ -162,7 +163,6 @@ class _Image(NamedTuple):
         whole: tiles of a row, from the left, whose last two columns are in the image.
         panel: channels that are adjacent in the transformed numbers.
         part: transformed numbers from one j to the next.
-        first, last: the channels that are transformed.
     """
 
     at: Value
@@ -173,8 +173,6 @@ class _Image(NamedTuple):
     whole: Value
     panel: int
     part: Value
-    first: Value
-    last: Value
 
 
 _Column = Callable[[Value, bool], Value]
@@ -187,12 +185,18 @@ class _Sums(Worker):
         super().__init__(kernel.vectors, target)
         w, size = self.w, self.size
         self.tiles = w.mul(size["rows"], size["across"])
-        self.v_part, self.w_part = (
-            w.add(w.mul(self.tiles, size[name]), word(APART)) for name in ("channels", "filters")
-        )
-        self.v = w.address(self.at["own_memory"], w.mul(Value("%t", "int64"), size["own"]), 1)
-        self.slopes = w.address(self.v, w.mul(self.v_part, word(SIDE)), 4)
-        self.zeros = w.address(self.slopes, w.mul(self.w_part, word(SIDE)), 4)
+        parts = [w.add(w.mul(self.tiles, size[name]), word(APART)) for name in _DEPTHS]
+        v = w.address(self.at["own_memory"], w.mul(Value("%t", "int64"), size["own"]), 1)
+        slopes = w.address(v, w.mul(parts[0], word(SIDE)), 4)
+        self.zeros = w.address(slopes, w.mul(parts[1], word(SIDE)), 4)
+        self.x = _Image(
+            self.at["x"], v, size["height"], size["width"], size["channels"], size["whole"],
+            LANES, parts[0],
+        )  # fmt: skip
+        self.dy = _Image(
+            self.at["dy"], slopes, size["dy_height"], size["dy_width"], size["filters"],
+            w.two("sdiv", size["dy_width"], word(2)), self.tile.filters, parts[1],
+        )  # fmt: skip
 
     def write(self) -> None:
         """Write the code."""
@@ -225,14 +229,12 @@ class _Sums(Worker):
 
     def _next(self, row: Value) -> list[Value]:
         """Return the addresses of x and dy for a row of tiles."""
-        w, size = self.w, self.size
+        w = self.w
         sample, y = self._place(row)
         results = []
-        for name, prefix, depth, top in (("x", "", "channels", "top"), ("dy", "dy_", "filters", "")):
-            first = w.sub(y, size[top]) if top else y
-            line = w.add(w.mul(sample, size[f"{prefix}height"]), first)
-            pixel = w.mul(line, size[f"{prefix}width"])
-            results.append(w.address(self.at[name], w.mul(pixel, size[depth]), 4))
+        for image, line in (self.x, w.sub(y, self.size["top"])), (self.dy, y):
+            pixel = w.mul(w.add(w.mul(sample, image.height), line), image.width)
+            results.append(w.address(image.at, w.mul(pixel, image.depth), 4))
         return results
 
     def _place(self, row: Value) -> tuple[Value, Value]:
@@ -249,16 +251,9 @@ class _Sums(Worker):
             row, end: the rows of tiles.
             f, f_end: the tiles of filters.
         """
-        w, size, one, width = self.w, self.size, word(1), self.tile.filters
-        x = _Image(
-            self.at["x"], self.v, size["height"], size["width"], size["channels"], size["whole"],
-            LANES, self.v_part, word(0), size["channels"],
-        )  # fmt: skip
-        dy = _Image(
-            self.at["dy"], self.slopes, size["dy_height"], size["dy_width"], size["filters"],
-            w.two("sdiv", size["dy_width"], word(2)), width, self.w_part,
-            w.mul(f, word(width)), w.mul(f_end, word(width)),
-        )  # fmt: skip
+        w, size, one = self.w, self.size, word(1)
+        x, dy, filters = self.x, self.dy, word(self.tile.filters)
+        f, f_end = w.mul(f, filters), w.mul(f_end, filters)
         # Row i of B^T d is d[i] + sign * d[other]. That of A dy is dy[0 or, for i = 3, 1], and for
         # i = 1 and 2 + sign * dy[1].
         positive = w.compare("eq", i, one)
@@ -273,10 +268,10 @@ class _Sums(Worker):
             to = w.mul(w.sub(r, row), size["across"])
             top = w.sub(y, size["top"])
             pair = [self._line(x, sample, w.add(top, k)) for k in (i, other)]
-            self._row(x, pair, sign, to, self._windows)
+            self._row(x, pair, sign, to, (word(0), x.depth), self._windows)
             second = w.select(middle, w.add(y, one), word(-1))
             pair = [self._line(dy, sample, k) for k in (w.add(y, below), second)]
-            self._row(dy, pair, sign, to, self._pairs)
+            self._row(dy, pair, sign, to, (f, f_end), self._pairs)
 
         self.each(row, end, 1, tiles)
 
@@ -293,7 +288,7 @@ class _Sums(Worker):
 
     def _row(
         self, image: _Image, pair: Sequence[tuple[Value, Value]], sign: Value, tile: Value,
-        write: Callable[[_Image, _Column, Value], None],
+        channels: tuple[Value, Value], write: Callable[[_Column, Value], None],
     ) -> None:  # fmt: skip
         """Transform a row of tiles.
 
@@ -301,6 +296,7 @@ class _Sums(Worker):
             pair: the two rows of the image, see `_line`.
             sign: the factor of the second one.
             tile: the number of the first tile in the block.
+            channels: the first one and the end.
             write: writes the tiles of a vector of channels, see `_windows` and `_pairs`.
         """
         w, panel = self.w, word(image.panel)
@@ -318,34 +314,34 @@ class _Sums(Worker):
 
             before = w.add(w.mul(w.two("sdiv", c, panel), self.tiles), tile)
             to = w.add(w.mul(before, panel), w.two("srem", c, panel))
-            write(image, column, w.address(image.to, to, 4))
+            write(column, w.address(image.to, to, 4))
 
-        self.each(image.first, image.last, LANES, vector)
+        self.each(*channels, LANES, vector)
 
-    def _windows(self, x: _Image, column: _Column, to: Value) -> None:
+    def _windows(self, column: _Column, to: Value) -> None:
         """Write the tiles of V: each takes two columns from the one before."""
         w, left = self.w, self.size["left"]
         before = [column(w.sub(word(k), left), True) for k in (0, 1)]
-        for first, last, checked in self._parts(x):
+        for first, last, checked in self._parts(self.x):
 
             def tile(t: Value, before: list[Value], checked: bool = checked) -> list[Value]:
                 q = w.sub(w.shift_left(t, 1), left)
                 a, b = before
                 c, d = (column(w.add(q, word(k)), checked) for k in (2, 3))
-                self._store(x, to, t, [w.sub(a, c), w.add(b, c), w.sub(c, b), w.sub(d, b)])
+                self._store(self.x, to, t, [w.sub(a, c), w.add(b, c), w.sub(c, b), w.sub(d, b)])
                 return [c, d]
 
             before = w.loop(first, last, 1, before, tile)
 
-    def _pairs(self, dy: _Image, column: _Column, to: Value) -> None:
+    def _pairs(self, column: _Column, to: Value) -> None:
         """Write the tiles of W."""
         w = self.w
-        for first, last, checked in self._parts(dy):
+        for first, last, checked in self._parts(self.dy):
 
             def tile(t: Value, checked: bool = checked) -> None:
                 q = w.shift_left(t, 1)
                 a, b = column(q, False), column(w.add(q, word(1)), checked)
-                self._store(dy, to, t, [a, w.add(a, b), w.sub(a, b), b])
+                self._store(self.dy, to, t, [a, w.add(a, b), w.sub(a, b), b])
 
             self.each(first, last, 1, tile)
 
@@ -379,8 +375,9 @@ class _Sums(Worker):
         w, size, own = self.w, self.size, self.tile
 
         def part(j: Value, ahead: list[Value]) -> list[Value]:
-            v = w.address(self.v, w.mul(j, self.v_part), 4)
-            slopes = w.address(self.slopes, w.mul(j, self.w_part), 4)
+            v, slopes = (
+                w.address(image.to, w.mul(j, image.part), 4) for image in (self.x, self.dy)
+            )
             plane = w.mul(w.add(w.mul(i, word(SIDE)), j), self.high)
 
             def panel(across: Value, ahead: list[Value]) -> list[Value]:
