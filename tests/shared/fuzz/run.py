@@ -29,6 +29,7 @@ from kerasish.backends.static.lowering import (
     program_threads,
     recurrent,
     shared_products,
+    winograd_gradients,
 )
 from kerasish.backends.static.lowering import loops as column_loops
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
@@ -81,7 +82,7 @@ def using(engine: Engine) -> Iterator[None]:
     limited = (
         cost, concurrent, branches, program_threads, library, row_blocks, recurrent,
         shared_products, early_updates, in_place, recompute, first_value, kernel_gradients,
-        column_loops,
+        column_loops, winograd_gradients,
     )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
@@ -110,6 +111,8 @@ def using(engine: Engine) -> Iterator[None]:
             column_loops.OWN_CODE_FOR_COLUMNS = 0
             kernel_gradients.LEAST_FLOPS = kernel_gradients.LEAST_PIXELS = 0
             kernel_gradients.BALANCED = 0.0
+            winograd_gradients.LEAST_FLOPS = 0
+            winograd_gradients.BALANCED = winograd_gradients.LEAST_RATIO = 0.0
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:
