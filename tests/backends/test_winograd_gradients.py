@@ -62,7 +62,7 @@ def any_size(monkeypatch):
         monkeypatch.setattr(module, "BALANCED", 0.0)
         monkeypatch.setattr(module, "GRAIN", 1)
     monkeypatch.setattr(kernel_gradients, "LEAST_PIXELS", 0)
-    monkeypatch.setattr(winograd_gradients, "LEAST_RATIO", 0.0)
+    monkeypatch.setattr(winograd_gradients, "WORTH", np.inf)
     monkeypatch.setattr(program_threads, "SMALL_PROGRAM", 0)
     COMPILED_PLANS.clear()
     yield
@@ -84,7 +84,7 @@ def computed(case, x, dy, size=(3, 3), **attributes):
 def directly(case, x, dy, monkeypatch):
     """Return the sums of the direct loops."""
     with monkeypatch.context() as patch:
-        patch.setattr(kernel_gradients, "make_winograd_gradient", lambda node: None)
+        patch.setattr(kernel_gradients, "make_winograd_gradient", lambda node, skips: None)
         COMPILED_PLANS.clear()
         result, units = computed(case, x, dy)
     COMPILED_PLANS.clear()
@@ -256,11 +256,25 @@ def test_others_are_left_to_other_units(case, attributes):
     assert result.shape == (*size, case.x[3] // attributes.get("groups", 1), case.filters)
 
 
-def test_sizes_that_fill_few_tiles_are_left_to_other_units(monkeypatch):
-    monkeypatch.setattr(winograd_gradients, "LEAST_RATIO", 1.25)
-    for size, kind in (((3, 3), WinogradGradientUnit), ((1, 20), KernelGradientUnit)):
-        case = Case((4, *size, 16), 16)
-        assert [type(u) for u in computed(case, *numbers(case))[1]] == [kind]
+@pytest.mark.parametrize(
+    ("size", "channels", "winograd"),
+    [
+        ((8, 8), 16, True),
+        ((6, 6), 16, False),  # transforms of few channels take long
+        ((6, 5), 64, True),
+        ((5, 5), 64, False),  # many tiles are partly outside
+        ((2, 2), 16, True),  # direct loops would leave out more than half of the taps
+        ((3, 3), 16, False),
+        ((3, 3), 128, True),
+        ((1, 20), 128, False),
+    ],
+)
+def test_it_is_used_where_it_saves_products(size, channels, winograd, monkeypatch):
+    monkeypatch.setattr(winograd_gradients, "WORTH", 0.9)
+    monkeypatch.setattr(kernel_gradients, "LEAST_PIXELS", 16)
+    case = Case((4, *size, channels), channels)
+    _, units = computed(case, *numbers(case))
+    assert any(isinstance(u, WinogradGradientUnit) for u in units) == winograd
 
 
 def test_no_sample(monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import pathlib
 import re
 import tempfile
@@ -112,7 +113,7 @@ def using(engine: Engine) -> Iterator[None]:
             kernel_gradients.LEAST_FLOPS = kernel_gradients.LEAST_PIXELS = 0
             kernel_gradients.BALANCED = 0.0
             winograd_gradients.LEAST_FLOPS = 0
-            winograd_gradients.BALANCED = winograd_gradients.LEAST_RATIO = 0.0
+            winograd_gradients.BALANCED, winograd_gradients.WORTH = 0.0, math.inf
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:

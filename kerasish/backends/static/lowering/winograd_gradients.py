@@ -1,6 +1,6 @@
 """Kernel gradients of 3x3 convolutions by Winograd's method, with AVX-512.
 
-They take 0.5 to 0.75 of the time of direct sums (`kernel_gradients.py`), and of oneDNN's.
+They take 0.5 to 0.8 of the time of direct sums (`kernel_gradients.py`) where they are used.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from kerasish.graph.ir import Node
 GRAIN = 500_000.0  # FLOPs of the direct sums per thread
 LEAST_FLOPS = 4e6  # with fewer, compilation takes longer than what a training saves
 BALANCED = 0.85  # the least share of the threads that works on average
-# The least ratio of direct products to those of the tiles: 2.25 if all pixels are in whole tiles.
-# It is 1.27 for 3x3 pixels, which take 0.8 of oneDNN's time, and less only for a row or a column.
-LEAST_RATIO = 1.25
+# The transforms of a tile take as much time as this number of products for each channel and filter.
+TRANSFORMS = 5
+WORTH = 0.9  # the most products, with transforms, of those of the direct sums
 
 
 class WinogradGradientUnit(Unit):
@@ -73,8 +73,27 @@ def _sizes(node: Node, threads: int) -> dict[str, int]:
     return sizes | winograd_sums.tile_sizes(sizes, threads)
 
 
-def make_winograd_gradient(node: Node) -> Unit | None:
-    """Return the unit of a kernel gradient; None where the direct sums are as fast."""
+def _inside(size: int, out: int, before: int) -> int:
+    """Return the number of pairs of an output and a tap along an axis that are inside an image."""
+    return sum(0 <= p + tap - before < size for p in range(out) for tap in range(TAPS))
+
+
+def _is_worth_it(sizes: dict[str, int], skips: bool) -> bool:
+    if skips:
+        direct = _inside(sizes["height"], sizes["dy_height"], sizes["top"])
+        direct *= _inside(sizes["width"], sizes["dy_width"], sizes["left"])
+    else:
+        direct = sizes["dy_height"] * sizes["dy_width"] * TAPS**2
+    transforms = TRANSFORMS / sizes["channels"] + TRANSFORMS / sizes["filters"]
+    return SIDE**2 * sizes["down"] * sizes["across"] * (1 + transforms) <= WORTH * direct
+
+
+def make_winograd_gradient(node: Node, skips: bool) -> Unit | None:
+    """Return the unit of a kernel gradient; None where the direct sums are as fast.
+
+    Args:
+        skips: whether the direct sums leave out the taps outside an image.
+    """
     attrs, values = node.attrs, (*node.inputs, node.out)
     if len(node.out.shape) != 4 or node.out.shape[:2] != (TAPS, TAPS) or attrs["groups"] != 1:
         return None
@@ -86,9 +105,7 @@ def make_winograd_gradient(node: Node) -> Unit | None:
     if attrs["padding"][1][0] not in range(TAPS) or any(v.size == 0 for v in values):
         return None
     unit = WinogradGradientUnit(node)
-    tiles = unit.sizes["down"] * unit.sizes["across"]
-    ratio = math.prod(node.inputs[1].shape[1:3]) * TAPS**2 / (tiles * SIDE**2)
-    if unit.flops < LEAST_FLOPS or ratio < LEAST_RATIO:
+    if unit.flops < LEAST_FLOPS or not _is_worth_it(unit.sizes, skips):
         return None
     shares = SIDE * node.out.shape[3] // unit.tile.filters
     rounds = -(-shares // unit.threads)
