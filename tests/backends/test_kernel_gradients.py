@@ -41,6 +41,7 @@ def any_size(monkeypatch):
     monkeypatch.setattr(kernel_gradients, "LEAST_PIXELS", 0)
     monkeypatch.setattr(kernel_gradients, "BALANCED", 0.0)
     monkeypatch.setattr(kernel_gradients, "GRAIN", 1)
+    monkeypatch.setattr(kernel_gradients, "make_winograd_gradient", lambda *_, **__: None)
     monkeypatch.setattr(program_threads, "SMALL_PROGRAM", 0)
     COMPILED_PLANS.clear()
     yield

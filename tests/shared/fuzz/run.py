@@ -31,6 +31,7 @@ from kerasish.backends.static.lowering import (
     recurrent,
     shared_products,
     winograd,
+    winograd_gradients,
 )
 from kerasish.backends.static.lowering import loops as column_loops
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
@@ -83,7 +84,7 @@ def using(engine: Engine) -> Iterator[None]:
     limited = (
         cost, concurrent, branches, program_threads, library, row_blocks, recurrent,
         shared_products, early_updates, in_place, recompute, first_value, kernel_gradients,
-        column_loops, winograd,
+        column_loops, winograd, winograd_gradients,
     )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
@@ -113,6 +114,8 @@ def using(engine: Engine) -> Iterator[None]:
             kernel_gradients.LEAST_FLOPS = kernel_gradients.LEAST_PIXELS = 0
             kernel_gradients.BALANCED = 0.0
             winograd.LEAST_FLOPS, winograd.GRAIN, winograd.MOST_PRODUCTS = 0, 1, math.inf
+            winograd_gradients.LEAST_FLOPS = 0
+            winograd_gradients.BALANCED, winograd_gradients.WORTH = 0.0, math.inf
         if not engine.onednn:
             native.available = lambda: "switched off by the fuzzer"  # type: ignore[assignment]
         if not engine.native:

@@ -50,9 +50,12 @@ if TYPE_CHECKING:
     from kerasish.backends.static.codegen.winograd import Winograd
     from kerasish.backends.static.codegen.winograd_kernel import WinogradKernel
 
+    from kerasish.backends.static.codegen.winograd_gradient import WinogradGradient
+    from kerasish.backends.static.codegen.winograd_sums import WinogradSums
+
     Product: TypeAlias = Direct | Interleaved | Matmul | PackedProduct | ThinProduct
     Loops: TypeAlias = Heads | KernelGradient | Plain | Pooling | RowSums | TimeSteps
-    Convolution: TypeAlias = Winograd | WinogradKernel
+    Convolution: TypeAlias = Winograd | WinogradGradient | WinogradKernel | WinogradSums
     Description: TypeAlias = Kernel | Loops | Product | Convolution
 
 FORMAT = b"kerasish kernels 1\n"

@@ -1,7 +1,9 @@
 """Kernel gradients of 2D convolutions in generated loops, where these are faster than oneDNN's.
 
-For the 3x3 kernels of ResNets and U-Nets, with AVX-512, the loops take 0.75 to 0.97 of oneDNN's
-time in float32 and 0.5 to 0.85 in bfloat16. With strides, oneDNN is as fast in float32.
+Those of most 3x3 kernels in float32 take fewer products, see `winograd_gradients.py`. Others are
+sums over the pixels. For the 3x3 kernels of ResNets and U-Nets, with AVX-512, these loops take 0.75
+to 0.97 of oneDNN's time in float32 and 0.5 to 0.85 in bfloat16. With strides, oneDNN is as fast in
+float32.
 """
 
 from __future__ import annotations
@@ -15,6 +17,10 @@ from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernel_gradient import LANES, KernelGradient, inside_taps
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.lowering.units import Locate, Unit
+from kerasish.backends.static.lowering.winograd_gradients import (
+    flops,
+    make_winograd_gradient,
+)
 from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Node
 
@@ -36,7 +42,7 @@ class KernelGradientUnit(Unit):
         self.x, self.dy = node.inputs
         samples, height = self.dy.shape[:2]
         self.rows = samples * height
-        self.flops = _flops(node)
+        self.flops = flops(node)
         self.threads = native.threads_for(self.flops, GRAIN)
         self.sums = 0
         self.sizes |= {"samples": samples, "x_copy": 0, "copies": 0}
@@ -62,10 +68,6 @@ class KernelGradientUnit(Unit):
             ends=self.ends, x=x, dy=dy, sums=sums, out=out, scratch=scratch + self.sums,
         )  # fmt: skip
         return [Record(compile_one(self.kernel), block, self.name)]
-
-
-def _flops(node: Node) -> float:
-    return 2.0 * math.prod(node.inputs[1].shape[:-1]) * node.out.size
 
 
 def _sizes(node: Node) -> dict[str, int]:
@@ -100,11 +102,15 @@ def make_kernel_gradient(node: Node) -> Unit | None:
     """Return the unit of a kernel gradient; None for other nodes, and where oneDNN is as fast."""
     if node.op.name != "convolution_kernel_gradient":
         return None
+    few = math.prod(node.inputs[1].shape[1:-1]) < LEAST_PIXELS
+    unit = make_winograd_gradient(node, skips=not few)
+    if unit is not None:
+        return unit
     kernel = _structure(node, node.attrs)
-    if kernel is None or host_target().lanes != LANES or _flops(node) < LEAST_FLOPS:
+    if kernel is None or host_target().lanes != LANES or flops(node) < LEAST_FLOPS:
         return None
-    (_, height, width, filters), channels = node.inputs[1].shape, node.inputs[0].shape[3]
-    if channels % kernel.channels or filters % kernel.filters or height * width < LEAST_PIXELS:
+    (_, _, width, filters), channels = node.inputs[1].shape, node.inputs[0].shape[3]
+    if channels % kernel.channels or filters % kernel.filters or few:
         return None
     rows = (node.inputs[0].shape[2] * channels, width * filters)
     if kernel.pairs and min(rows) < kernel_gradient.LEAST_COPIED:
@@ -112,10 +118,10 @@ def make_kernel_gradient(node: Node) -> Unit | None:
     ends = _ends(node)
     if ends is None:
         return None
-    unit = KernelGradientUnit(node, kernel, ends)
+    direct = KernelGradientUnit(node, kernel, ends)
     tiles = node.out.size // (kernel.taps * kernel.channels * kernel.filters)
-    rounds = -(-tiles // unit.threads)
-    return unit if tiles >= BALANCED * rounds * unit.threads else None
+    rounds = -(-tiles // direct.threads)
+    return direct if tiles >= BALANCED * rounds * direct.threads else None
 
 
 def _structure(node: Node, attrs: dict[str, Any]) -> KernelGradient | None:
