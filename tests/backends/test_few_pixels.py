@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
+from types import SimpleNamespace
 
 import convolution_reference as reference
 import numpy as np
@@ -11,9 +13,14 @@ import pytest
 from kerasish import config, ops
 from kerasish.autodiff import grad
 from kerasish.backends import onednn
+from kerasish.backends.static.codegen.driver import Program, aligned
+from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import few_pixels
 from kerasish.backends.static.lowering.few_pixels import FewPixelsUnit
+from kerasish.backends.static.lowering.library import geometry_of
+from kerasish.backends.static.lowering.units import Place, place_of
+from kerasish.graph.ir import Node, Value
 from kerasish.graph.trace import trace
 
 pytestmark = pytest.mark.skipif(
@@ -127,6 +134,63 @@ def test_a_bias_and_a_sum(case):
     result, _ = computed(lambda x, k: ops.relu(ops.conv(x, k, padding="same") + x), x, square)
     wanted, _ = computed(lambda x, k: ops.conv(x, k, padding="same"), x, square)
     check(result, np.maximum(wanted + x, 0))
+
+
+def node_of(name, x, kernel, **attrs):
+    """Return a node of a convolution, or of a gradient, with given attributes."""
+    attrs = {"strides": (1, 1), "dilation": (1, 1), "groups": 1, **attrs}
+    shapes = {"x": x, "kernel": kernel, "y": geometry_of(x, kernel, attrs).y_shape}
+    names = {
+        "convolution": ("x", "kernel", "y"),
+        "convolution_data_gradient": ("y", "kernel", "x"),
+        "convolution_kernel_gradient": ("x", "y", "kernel"),
+    }
+    *inputs, out = (Value(shapes[which], "float32") for which in names[name])
+    return Node(SimpleNamespace(name=name), inputs, attrs, [out])
+
+
+def run_alone(unit, arrays):
+    """Run a unit; its scratch memory holds NaN."""
+    owner, address = aligned(max(unit.scratch, 1))
+    ctypes.memset(address, 255, unit.scratch)
+    places = {v: place_of(array) for v, array in arrays.items()}
+    places["scratch", unit] = Place(address, unit.scratch)
+    compile_many(unit.kernels())
+    Program(unit.records(places.__getitem__)).run()
+    assert owner is not None
+
+
+WHOLE = {
+    "convolution": reference.forward,
+    "convolution_data_gradient": reference.data_gradient,
+    "convolution_kernel_gradient": reference.weights_gradient,
+}
+
+
+@pytest.mark.parametrize("added", [False, True])
+@pytest.mark.parametrize("name", WHOLE)
+@pytest.mark.parametrize(
+    "attrs",
+    [
+        {"padding": ((1, 1), (1, 1))},
+        {"padding": ((1, 1), (1, 1)), "size": (1, 1)},
+        {"padding": ((1, 1), (1, 1)), "strides": (2, 2)},
+        {"padding": ((0, 2), (2, 1)), "strides": (2, 1)},
+        {"padding": ((4, 0), (0, 4))},
+    ],
+)
+def test_any_padding_sets_or_adds_to_all_of_the_result(attrs, name, added):
+    size = attrs.get("size", (4, 4))
+    node = node_of(name, (3, *size, 2), (3, 3, 2, 5), **attrs)
+    before = Value(node.out.shape, "float32") if added else None
+    unit = few_pixels.make_few_pixels(node, None, None, before)
+    arrays = {v: rng.standard_normal(v.shape).astype("float32") for v in node.inputs}
+    result = arrays[node.out] = np.full(node.out.shape, np.nan, "float32")
+    if added:
+        result[:] = arrays[before] = rng.standard_normal(node.out.shape)
+    want = WHOLE[name](unit.g, *(arrays[v] for v in node.inputs))
+    run_alone(unit, arrays)
+    check(result, want + arrays[before] if added else want)
 
 
 @pytest.mark.parametrize("operation", [data_gradient, kernel_gradient])

@@ -133,7 +133,7 @@ class FewPixelsUnit(Unit):
 
     def _kernel_gradient(self, x: Value, dy: Value, out: Value) -> None:
         (channels, filters), size = out.shape[-2:], math.prod(out.shape[-2:])
-        rest = set(range(math.prod(out.shape[:-2])))
+        rest = set() if self.added else set(range(math.prod(out.shape[:-2])))
         for tap, runs in _runs(self.g):
             for run in runs:
                 product = onednn.matmul(
