@@ -1,19 +1,11 @@
 """Products by SciPy's BLAS, and convolutions made of them, against NumPy."""
 
-import importlib.util
-import pathlib
-
+import convolution_reference as reference
 import numpy as np
 import pytest
 
 from kerasish.backends.onednn.convolution import Geometry
 from kerasish.backends.static.lowering import blas
-
-_spec = importlib.util.spec_from_file_location(
-    "convolution_reference", pathlib.Path(__file__).with_name("convolution_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
 
 RNG = np.random.default_rng(3)
 TOLERANCE = {"float32": 2e-5, "float64": 1e-12}

@@ -1,14 +1,13 @@
 """oneDNN's primitives against NumPy, over shapes, strides, dtypes, post-ops and threads."""
 
 import gc
-import importlib.util
 import math
 import os
-import pathlib
 import subprocess
 import sys
 import threading
 
+import convolution_reference as reference
 import numpy as np
 import pytest
 
@@ -17,12 +16,6 @@ from kerasish.backends.onednn import Buffer, Geometry, native
 from kerasish.backends.onednn import library as onednn_library
 from kerasish.backends.onednn import primitive as onednn_primitive
 from kerasish.backends.onednn.renamed_library import load_renamed
-
-_spec = importlib.util.spec_from_file_location(
-    "convolution_reference", pathlib.Path(__file__).with_name("convolution_reference.py")
-)
-reference = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(reference)
 
 pytestmark = pytest.mark.skipif(bool(native.available()), reason=f"no oneDNN: {native.available()}")
 RNG = np.random.default_rng(7)

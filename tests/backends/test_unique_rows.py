@@ -12,12 +12,12 @@ from kerasish.backends.static.codegen.driver import Program, Record, RecordError
 from kerasish.backends.static.lowering import unique_rows
 
 
-def unique_record(indices, limit, unique, slots, marks, counts=(), clears=True):
+def unique_record(indices, limit, unique, slots, marks, counts=()):
     block, table = unique_rows.unique_rows_block(
         indices=indices.ctypes.data, count=len(indices), limit=limit, marks=marks.ctypes.data,
         unique=unique.ctypes.data, slots=slots.ctypes.data, counts=counts,
     )  # fmt: skip
-    address = kernels.compile_one(unique_rows.unique_rows(str(indices.dtype), clears))
+    address = kernels.compile_one(unique_rows.unique_rows(str(indices.dtype)))
     return Record(address, block, "unique"), table
 
 
@@ -38,24 +38,6 @@ def test_unique_rows(dtype):
         Program([record]).run()
     assert (marks == -1).all()
     assert len(table) == 2
-
-
-def test_marks_stay_until_they_are_cleared():
-    indices = np.array([3, 1, 3], np.int32)
-    unique, slots = np.zeros(3, np.int32), np.zeros(3, np.int32)
-    marks = np.full(5, -1, np.int32)
-    block = np.array([marks.ctypes.data, unique.ctypes.data, 0], np.int64)
-    counts = [(block, unique_rows.CLEAR_COUNT)]
-    find, table = unique_record(indices, 5, unique, slots, marks, counts, clears=False)
-    Program([find]).run()
-    assert list(marks) == [-1, 1, -1, 0, -1] and len(table) == 1
-    clear = Record(kernels.compile_one(unique_rows.CLEAR_MARKS), block, "clear")
-    Program([clear]).run()
-    assert (marks == -1).all()
-    indices[2] = 5
-    with pytest.raises(RecordError, match="out of range"):
-        Program([find, clear]).run()
-    assert (marks == -1).all()
 
 
 @pytest.mark.parametrize("threads", [1, 2])

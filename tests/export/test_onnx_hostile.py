@@ -164,7 +164,7 @@ def campaign(folder: Path, count: int, seed: int) -> dict[str, int]:
 
 def test_damaged_files(tmp_path: Path) -> None:
     counts = campaign(tmp_path, 150, 1)
-    assert counts["refused"] > 30 and counts["loaded"] > 5
+    assert counts["refused"] > 30 and counts["loaded"] > 0
 
 
 @pytest.mark.slow

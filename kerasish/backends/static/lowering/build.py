@@ -11,6 +11,7 @@ from kerasish.backends.static.lowering.attention import make_attention
 from kerasish.backends.static.lowering.columns import make_columns
 from kerasish.backends.static.lowering.early_updates import updated_early
 from kerasish.backends.static.lowering.exchange import ExchangeUnit, make_exchange
+from kerasish.backends.static.lowering.few_pixels import make_few_pixels
 from kerasish.backends.static.lowering.kernel_gradients import make_kernel_gradient
 from kerasish.backends.static.lowering.library import (
     View,
@@ -216,10 +217,12 @@ class Builder:
         else:
             for v in node.inputs:
                 self._materialize(v)
-            unit = make_winograd(what.leader, bias, node.out, added, what.relu)
+            parts = what.leader, bias, node.out, added
+            unit = None if what.relu else make_few_pixels(*parts)
+            unit = unit or make_winograd(*parts, what.relu)
             # oneDNN's relu turns NaN into 0: a loop computes it.
             if unit is None and not what.relu:
-                unit = make_convolution(what.leader, bias, node.out, added)
+                unit = make_convolution(*parts)
         if unit is not None:
             if added is not None:
                 self._begin_with(added, node, unit)
@@ -271,7 +274,7 @@ class Builder:
                 unit.in_place = True
             return unit
         if name.startswith("convolution"):
-            unit = make_kernel_gradient(node) or make_winograd(node)
+            unit = make_few_pixels(node) or make_kernel_gradient(node) or make_winograd(node)
             unit = unit or make_convolution(node) or make_columns(node)
         elif node.op.kind == "pool":
             unit = make_max_pool(node, self._pairs.get(node)) or make_pool(node)

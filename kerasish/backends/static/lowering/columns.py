@@ -10,7 +10,7 @@ from typing import Any
 from kerasish.backends.onednn.convolution import Geometry
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.lowering import blas
-from kerasish.backends.static.lowering.library import _geometry, buffer, contiguous
+from kerasish.backends.static.lowering.library import buffer, contiguous, geometry_of
 from kerasish.backends.static.lowering.moves import BlockLoop, Piece, _fill_piece
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value
@@ -81,7 +81,7 @@ class ColumnsUnit(Unit):
             "convolution_data_gradient": (out.shape, b.shape),
             "convolution_kernel_gradient": (a.shape, out.shape),
         }
-        self.g = g = _geometry(*shapes[node.op.name], node.attrs)
+        self.g = g = geometry_of(*shapes[node.op.name], node.attrs)
         self.spread = node.op.name == "convolution_data_gradient"
         self.data = out if self.spread else a
         gemms = blas.convolution_gemms(g, out.dtype)

@@ -399,7 +399,13 @@ def make_matmul(
 # --- convolutions -----------------------------------------------------------------------------
 
 
-def _geometry(x_shape: Sequence[int], kernel: Sequence[int], attrs: dict[str, Any]) -> Geometry:
+def geometry_of(x_shape: Sequence[int], kernel: Sequence[int], attrs: dict[str, Any]) -> Geometry:
+    """Return the geometry of a convolution or its gradients.
+
+    Args:
+        x_shape, kernel: the shapes of the convolution's input and kernel.
+        attrs: of the node.
+    """
     return onednn.Geometry(
         tuple(x_shape), kernel[-1], tuple(kernel[:-2]), attrs["strides"], attrs["dilation"],
         attrs["padding"], attrs["groups"],
@@ -424,7 +430,7 @@ class ConvolutionUnit(LibraryUnit):
         super().__init__(name, [v for v in (first, second, bias, added) if v], [out])
         dtype = out.dtype
         if name == "convolution":
-            g = _geometry(first.shape, second.shape, attrs)
+            g = geometry_of(first.shape, second.shape, attrs)
             if added is None:
                 self.plain_convolution = node, bias, out
             self.primitive = onednn.convolution(
@@ -439,13 +445,13 @@ class ConvolutionUnit(LibraryUnit):
             self.plain = {"weights": onednn.plain_weights(g, dtype)}
             self.weights = "weights"
         elif name == "convolution_data_gradient":
-            g = _geometry(out.shape, second.shape, attrs)
+            g = geometry_of(out.shape, second.shape, attrs)
             self.primitive = onednn.convolution_data_gradient(g, dtype=dtype)
             self.arguments = {"dy": first, "weights": second, "dx": out}
             self.plain = {"weights": onednn.plain_weights(g, dtype)}
             self.weights = "weights"
         else:
-            g = _geometry(first.shape, out.shape, attrs)
+            g = geometry_of(first.shape, out.shape, attrs)
             self.primitive = onednn.convolution_weights_gradient(g, dtype=dtype)
             self.arguments = {"x": first, "dy": second, "dweights": out}
             self.plain = {"dweights": onednn.plain_weights(g, dtype)}

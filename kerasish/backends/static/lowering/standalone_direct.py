@@ -12,7 +12,7 @@ from kerasish.backends.static.codegen import direct
 from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.codegen.epilogue import followed_by, is_epilogue
 from kerasish.backends.static.lowering.columns import column_moves
-from kerasish.backends.static.lowering.library import View, _geometry, epilogue_kernel
+from kerasish.backends.static.lowering.library import View, epilogue_kernel, geometry_of
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.standalone_units import StandaloneStep, StandaloneUnit
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of
@@ -190,7 +190,7 @@ def convolution_unit(
         bias, activation, out: what follows, and the value of the results.
     """
     x, kernel = node.inputs
-    g = _geometry(x.shape, kernel.shape, node.attrs)
+    g = geometry_of(x.shape, kernel.shape, node.attrs)
     channels, filters, groups = g.x_shape[-1], g.filters, g.groups
     matrix = np.asarray(weights).reshape(-1, filters)
     lanewise = groups == channels == filters and groups > 1
@@ -228,7 +228,7 @@ class TransposedUnit(StandaloneUnit):
     def __init__(self, node: Node, weights: Any) -> None:
         x, kernel = node.inputs
         out = node.out
-        g = _geometry(out.shape, kernel.shape, node.attrs)
+        g = geometry_of(out.shape, kernel.shape, node.attrs)
         *places, inputs, filters = kernel.shape
         groups, each = g.groups, filters // g.groups
         rows, width = math.prod(x.shape[:-1]), math.prod(places) * inputs

@@ -17,7 +17,12 @@ from kerasish.backends.static.codegen import matmul as products
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.columns import taps
-from kerasish.backends.static.lowering.library import View, _geometry, contiguous, epilogue_kernel
+from kerasish.backends.static.lowering.library import (
+    View,
+    contiguous,
+    epilogue_kernel,
+    geometry_of,
+)
 from kerasish.backends.static.lowering.moves import (
     BlockLoop,
     Piece,
@@ -192,7 +197,7 @@ class WindowSumUnit(StandaloneUnit):
         (x,) = node.inputs
         super().__init__("window sums", [x], [out])
         size, channels = tuple(node.attrs["size"]), x.shape[-1]
-        g = _geometry(x.shape, (*size, channels, channels), {**node.attrs, **_DENSE})
+        g = geometry_of(x.shape, (*size, channels, channels), {**node.attrs, **_DENSE})
         self.counts = np.zeros(g.y_shape[1:-1], "float32")
         data, steps = contiguous(x.shape), contiguous(out.shape)
         along = tuple(s * stride for s, stride in zip(data[1:-1], g.strides))

@@ -12,9 +12,8 @@ So a sparse update is: unique_rows; fill (count, d) with zeros; add the gradient
 
     block = unique_rows_block(..., counts=[(update_block, arguments.ROWS), ...])
 
-`marks` is an int32 array of `limit` words that are -1 before and after. In between, with
-`clears=False`, it maps rows to positions in `unique`: an update of all rows gathers by it, and -1,
-the last row, is the row of zeros.
+`marks` is an int32 array of `limit` words that are -1 before and after. In between, it maps rows to
+positions in `unique`.
 """
 
 from __future__ import annotations
@@ -69,9 +68,7 @@ next:
   br label %head
 clear:
   %status = phi i32 [ 0, %head ], [ 2, %body ]
-  %failed = icmp ne i32 %status, 0
-  %clears = or i1 %failed, {clears}
-  br i1 %clears, label %clear.head, label %tell
+  br label %clear.head
 clear.head:
   %u = phi i64 [ 0, %clear ], [ %u.next, %clear.body ]
   %u.more = icmp slt i64 %u, %count
@@ -85,7 +82,7 @@ clear.body:
   %u.next = add i64 %u, 1
   br label %clear.head
 tell:
-  %k = phi i64 [ 0, %clear ], [ 0, %clear.head ], [ %k.next, %tell.body ]
+  %k = phi i64 [ 0, %clear.head ], [ %k.next, %tell.body ]
   %k.more = icmp slt i64 %k, %words
   br i1 %k.more, label %tell.body, label %exit
 tell.body:
@@ -99,13 +96,11 @@ exit:
 }}"""
 
 
-def unique_rows(dtype: str, clears: bool = True) -> KernelText:
+def unique_rows(dtype: str) -> KernelText:
     """The record's function, not yet compiled.
 
     Args:
         dtype: of the indices: "int32" or "int64".
-        clears: whether `marks` is -1 again after it. If not, the mark of a row among the indices is
-            its position in `unique`, until a record of `CLEAR_MARKS` clears it.
     """
     kind = {"int32": "i32", "int64": "i64"}[dtype]
     widen = "%wide = sext i32 %raw to i64" if dtype == "int32" else "%wide = add i64 %raw, 0"
@@ -113,33 +108,7 @@ def unique_rows(dtype: str, clears: bool = True) -> KernelText:
         "args", "ptr indices", "i64 n", "i64 limit", "ptr marks", "ptr unique", "ptr slots",
         "ptr counts", "i64 words",
     )  # fmt: skip
-    flag = "true" if clears else "false"
-    return KernelText(_SOURCE.format(type=kind, widen=widen, loads=loads, clears=flag))
-
-
-# Words: 0 marks, 1 rows (`unique`), 2 their number. The marks of these rows become -1.
-CLEAR_MARKS = KernelText(
-    f"""define i32 @SYMBOL(ptr %args) #0 {{
-entry:
-{words_of("args", "ptr marks", "ptr unique", "i64 count")}
-  br label %head
-head:
-  %u = phi i64 [ 0, %entry ], [ %u.next, %body ]
-  %more = icmp slt i64 %u, %count
-  br i1 %more, label %body, label %exit
-body:
-  %u.at = getelementptr i32, ptr %unique, i64 %u
-  %row = load i32, ptr %u.at, align 4
-  %wide = sext i32 %row to i64
-  %at = getelementptr i32, ptr %marks, i64 %wide
-  store i32 -1, ptr %at, align 4
-  %u.next = add i64 %u, 1
-  br label %head
-exit:
-  ret i32 0
-}}"""
-)
-CLEAR_COUNT = 2  # the word of their number
+    return KernelText(_SOURCE.format(type=kind, widen=widen, loads=loads))
 
 
 def unique_rows_block(
