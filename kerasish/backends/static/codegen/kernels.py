@@ -48,9 +48,8 @@ if TYPE_CHECKING:
     from kerasish.backends.static.codegen.thin import ThinProduct
     from kerasish.backends.static.codegen.time_steps import TimeSteps
     from kerasish.backends.static.codegen.winograd import Winograd
-    from kerasish.backends.static.codegen.winograd_kernel import WinogradKernel
-
     from kerasish.backends.static.codegen.winograd_gradient import WinogradGradient
+    from kerasish.backends.static.codegen.winograd_kernel import WinogradKernel
     from kerasish.backends.static.codegen.winograd_sums import WinogradSums
 
     Product: TypeAlias = Direct | Interleaved | Matmul | PackedProduct | ThinProduct
