@@ -5,6 +5,9 @@ values in memory, the readers compute it themselves: a 16-bit value in float32, 
 mean, the mask of a relu. Then the value is neither written nor read, and needs no memory. In
 float32 the bits are the same; a 16-bit value is not rounded in between.
 
+A value that has to be stored, such as a normalized result that a convolution reads, is computed
+again by loops that read what it is computed from: they read one array less.
+
 For values that are larger than the caches, one or two slower ops are allowed, such as `exp` and
 `erf` in the gradient of GELU: memory is slower still.
 """
@@ -17,6 +20,7 @@ from typing import NamedTuple
 from kerasish.graph.fused import Dims, FusedBody, make_fused
 from kerasish.graph.ir import Graph, Node, Value
 from kerasish.graph.passes.fuse import LARGEST
+from kerasish.graph.passes.widen import HALVES
 from kerasish.ops import dtypes
 
 MOST_OPS = 8  # ops that a loop recomputes for one value
@@ -77,21 +81,41 @@ class _Recomputer:
             v = inner.out
             if v not in node.outputs or v in stored:
                 continue
-            cone = _cone(body, v, stored)
+            cone = _cone(body, v, stored, 0 if _nbytes(v) < LARGE else MOST_SLOW_OPS)
             if cone is not None and self._pays(v, cone):
                 cones[v] = cone
             else:
                 stored.add(v)
-        if not cones:
-            return False
         for reader in sorted({r for v in cones for r in self.readers[v]}):
             self._put(reader, self._with_cones(reader, body, cones))
-        self._put(place, _without(body, cones))
-        return True
+        if cones:
+            self._put(place, _without(body, cones))
+        return self._recompute_stored(body, stored) or bool(cones)
+
+    def _recompute_stored(self, body: FusedBody, stored: set[Value]) -> bool:
+        """Let loops that read what a stored value is computed from compute it, not read it."""
+        changed = False
+        for v in body.graph.outputs:
+            if v not in stored or v.dtype in HALVES or not _covers(body, v):
+                continue
+            cone = _cone(body, v, stored, 0)
+            if cone is None:
+                continue
+            for reader in sorted(self.readers.get(v, ())):
+                if self._reads_in_place(reader, v, body) and self._has(reader, v, cone):
+                    self._put(reader, self._with_cones(reader, body, {v: cone}))
+                    changed = True
+        return changed
+
+    def _has(self, place: int, v: Value, cone: _Cone) -> bool:
+        """Return whether a loop reads all large values that v is computed from."""
+        body: FusedBody = self._node(place).attrs["body"]
+        large = [leaf for leaf in cone.leaves if leaf.size == v.size]
+        return all(leaf in body.graph.inputs for leaf in large) and _fits(body, cone)
 
     def _is_free(self, v: Value, body: FusedBody) -> bool:
         """Return whether loops over the same elements, and nothing else, read a value."""
-        if v in self.lasting or body.dims[v] != _all_axes(body) or v.shape != body.frame:
+        if v in self.lasting or not _covers(body, v):
             return False
         places = self.readers.get(v, set())
         return bool(places) and all(self._reads_in_place(place, v, body) for place in places)
@@ -111,9 +135,7 @@ class _Recomputer:
         last, moved, held = max(places), 0, 0
         for place in places:
             body: FusedBody = self._node(place).attrs["body"]
-            if len(body.graph.nodes) + len(cone.numbers) > LARGEST:
-                return False
-            if not all(_reads_well(body, dims) for dims in cone.leaves.values()):
+            if not _fits(body, cone):
                 return False
             moved += sum(_nbytes(leaf) for leaf in cone.leaves if leaf not in body.graph.inputs)
         large = [leaf for leaf in cone.leaves if leaf.size == v.size]
@@ -193,12 +215,30 @@ def _reads_well(body: FusedBody, dims: Dims) -> bool:
     return varying in (rows, axes - rows)
 
 
-def _cone(body: FusedBody, v: Value, stored: set[Value]) -> _Cone | None:
-    """Return how cheap ops compute a value; None if it needs other ops, or too many."""
+def _covers(body: FusedBody, v: Value) -> bool:
+    """Return whether a loop computes an element of a value per element of its frame."""
+    return body.dims[v] == _all_axes(body) and v.shape == body.frame
+
+
+def _fits(body: FusedBody, cone: _Cone) -> bool:
+    """Return whether a loop can have the ops and the reads of a cone, too."""
+    if len(body.graph.nodes) + len(cone.numbers) > LARGEST:
+        return False
+    return all(_reads_well(body, dims) for dims in cone.leaves.values())
+
+
+def _cone(body: FusedBody, v: Value, stored: set[Value], slow: int) -> _Cone | None:
+    """Return how cheap ops compute a value; None if it needs other ops, or too many.
+
+    Args:
+        body: of the loop that writes the value.
+        v: the value.
+        stored: the results of the loop that are in memory.
+        slow: the number of slower ops that are allowed.
+    """
     makers = {node.out: number for number, node in enumerate(body.graph.nodes)}
     whole = body.dims[v]
     numbers: set[int] = set()
-    slow = 0 if _nbytes(v) < LARGE else MOST_SLOW_OPS  # the number that is still allowed
     leaves: dict[Value, Dims] = {}
     stack = [makers[v]]
     while stack:

@@ -24,6 +24,7 @@ from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop
 from kerasish.backends.static.lowering.moves import make_indexing, make_move, make_scaled_rows
 from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pieces import in_pieces
+from kerasish.backends.static.lowering.pointwise import make_pointwise, without_strides
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.quantized import make_integer_matmul, make_packed
 from kerasish.backends.static.lowering.recurrences import Recurrences
@@ -140,6 +141,11 @@ class Builder:
         if name == "product":
             self._follow(node)
             return
+        pieces = without_strides(node)
+        if pieces:
+            for piece in pieces:
+                self._lower(piece)
+            return
         if node.op in (FORWARD, GRADIENT):
             self._attend(node)
             return
@@ -216,7 +222,13 @@ class Builder:
             for v in node.inputs:
                 self._materialize(v)
             # oneDNN's relu turns NaN into 0: a loop computes it.
-            unit = None if what.relu else make_convolution(what.leader, bias, node.out, added)
+            unit = None
+            if not what.relu:
+                *before, leader = without_strides(what.leader) or [what.leader]
+                for piece in before:
+                    self._lower(piece)
+                unit = make_pointwise(leader, bias, node.out, added)
+                unit = unit or make_convolution(leader, bias, node.out, added)
         if unit is not None:
             if added is not None:
                 self._begin_with(added, node)
@@ -263,7 +275,8 @@ class Builder:
                 unit.in_place = True
             return unit
         if name.startswith("convolution"):
-            unit = make_kernel_gradient(node) or make_convolution(node) or make_columns(node)
+            unit = make_kernel_gradient(node) or make_pointwise(node) or make_convolution(node)
+            unit = unit or make_columns(node)
         elif node.op.kind == "pool":
             unit = make_max_pool(node, self._pairs.get(node)) or make_pool(node)
         elif node.op.kind == "recurrent":
