@@ -16,6 +16,7 @@ from kerasish.graph.passes.fuse import fuse_loops as fuse_loops
 from kerasish.graph.passes.fuse_attention import fuse_attention as fuse_attention
 from kerasish.graph.passes.fuse_epilogues import fuse_epilogues as fuse_epilogues
 from kerasish.graph.passes.hoist import hoist_exchanges as hoist_exchanges
+from kerasish.graph.passes.late_readers import recompute_late as recompute_late
 from kerasish.graph.passes.layout import lay_out_products as lay_out_products
 from kerasish.graph.passes.recompute import recompute_cheap as recompute_cheap
 from kerasish.graph.passes.recurrences import fuse_recurrences as fuse_recurrences
@@ -34,7 +35,7 @@ PASSES: tuple[Pass, ...] = (
 # These combine ops into nodes of one native kernel each. No pass rewrites their result.
 FUSION_PASSES: tuple[Pass, ...] = (
     fuse_recurrences, fuse_attention, expand_thin_products, fuse_epilogues, lay_out_products,
-    fuse_loops, recompute_cheap, drop_dead, hoist_exchanges,
+    fuse_loops, recompute_cheap, recompute_late, drop_dead, hoist_exchanges,
 )  # fmt: skip
 LEVELS: dict[str, tuple[int, tuple[Pass, ...]]] = {
     "fast_run": (3, PASSES),

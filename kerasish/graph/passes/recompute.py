@@ -5,6 +5,9 @@ values in memory, the readers compute it themselves: a 16-bit value in float32, 
 mean, the mask of a relu. Then the value is neither written nor read, and needs no memory. In
 float32 the bits are the same; a 16-bit value is not rounded in between.
 
+A value that has to be stored, such as a normalized result that a convolution reads, is computed
+again by loops that read what it is computed from: they read one array less.
+
 For values that are larger than the caches, one or two slower ops are allowed, such as `exp` and
 `erf` in the gradient of GELU: memory is slower still.
 """
@@ -12,28 +15,24 @@ For values that are larger than the caches, one or two slower ops are allowed, s
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from kerasish.graph.fused import Dims, FusedBody, make_fused
 from kerasish.graph.ir import Graph, Node, Value
+from kerasish.graph.passes.cones import (
+    Cone,
+    all_axes,
+    body_of,
+    cone_of,
+    copied,
+    covers,
+    is_loop,
+    nbytes,
+)
 from kerasish.graph.passes.fuse import LARGEST
-from kerasish.ops import dtypes
+from kerasish.graph.passes.widen import HALVES
 
-MOST_OPS = 8  # ops that a loop recomputes for one value
 MOST_SLOW_OPS = 2  # of these, ops that take longer than reading from a cache
 LARGE = 1 << 22  # bytes of a value that does not stay in the caches until it is read
-
-
-class _Cone(NamedTuple):
-    """How a value is computed from values in memory.
-
-    Attributes:
-        numbers: the indices of the nodes in the body of the loop that writes the value.
-        leaves: the values in memory that they read -> the dims of these reads.
-    """
-
-    numbers: tuple[int, ...]
-    leaves: dict[Value, Dims]
 
 
 def recompute_cheap(graph: Graph) -> Graph:
@@ -56,7 +55,7 @@ class _Recomputer:
         """Return the graph."""
         changed = False
         for place, node in enumerate(self.nodes):
-            if node is not None and _is_loop(node):
+            if node is not None and is_loop(node):
                 changed = self._rewrite(place, node) or changed
         if not changed:
             return self.graph
@@ -72,55 +71,73 @@ class _Recomputer:
         """Let the readers of a loop compute its cheap results; return whether there are any."""
         body: FusedBody = node.attrs["body"]
         stored = {v for v in node.outputs if not self._is_free(v, body)}
-        cones: dict[Value, _Cone] = {}
+        cones: dict[Value, Cone] = {}
         for inner in body.graph.nodes:
             v = inner.out
             if v not in node.outputs or v in stored:
                 continue
-            cone = _cone(body, v, stored)
+            cone = cone_of(body, v, stored, 0 if nbytes(v) < LARGE else MOST_SLOW_OPS)
             if cone is not None and self._pays(v, cone):
                 cones[v] = cone
             else:
                 stored.add(v)
-        if not cones:
-            return False
         for reader in sorted({r for v in cones for r in self.readers[v]}):
             self._put(reader, self._with_cones(reader, body, cones))
-        self._put(place, _without(body, cones))
-        return True
+        if cones:
+            self._put(place, _without(body, cones))
+        return self._recompute_stored(body, stored) or bool(cones)
+
+    def _recompute_stored(self, body: FusedBody, stored: set[Value]) -> bool:
+        """Let loops that read what a stored value is computed from compute it, not read it."""
+        changed = False
+        for v in body.graph.outputs:
+            if v not in stored or v.dtype in HALVES or not covers(body, v):
+                continue
+            cone = cone_of(body, v, stored, 0)
+            if cone is None:
+                continue
+            for reader in sorted(self.readers.get(v, ())):
+                if self._reads_in_place(reader, v, body) and self._has(reader, v, cone):
+                    self._put(reader, self._with_cones(reader, body, {v: cone}))
+                    changed = True
+        return changed
+
+    def _has(self, place: int, v: Value, cone: Cone) -> bool:
+        """Return whether a loop reads all large values that v is computed from."""
+        body: FusedBody = self._node(place).attrs["body"]
+        large = [leaf for leaf in cone.leaves if leaf.size == v.size]
+        return all(leaf in body.graph.inputs for leaf in large) and _fits(body, cone)
 
     def _is_free(self, v: Value, body: FusedBody) -> bool:
         """Return whether loops over the same elements, and nothing else, read a value."""
-        if v in self.lasting or body.dims[v] != _all_axes(body) or v.shape != body.frame:
+        if v in self.lasting or not covers(body, v):
             return False
         places = self.readers.get(v, set())
         return bool(places) and all(self._reads_in_place(place, v, body) for place in places)
 
     def _reads_in_place(self, place: int, v: Value, writer: FusedBody) -> bool:
         node = self.nodes[place]
-        if node is None or not _is_loop(node):
+        if node is None or not is_loop(node):
             return False
         body: FusedBody = node.attrs["body"]
         if body.frame != writer.frame:
             return False
-        return all(dims == _all_axes(body) for dims in _reads_of(body, v))
+        return all(dims == all_axes(body) for dims in _reads_of(body, v))
 
-    def _pays(self, v: Value, cone: _Cone) -> bool:
+    def _pays(self, v: Value, cone: Cone) -> bool:
         """Return whether fewer bytes move, and no more memory is used in between."""
         places = self.readers[v]
         last, moved, held = max(places), 0, 0
         for place in places:
             body: FusedBody = self._node(place).attrs["body"]
-            if len(body.graph.nodes) + len(cone.numbers) > LARGEST:
+            if not _fits(body, cone):
                 return False
-            if not all(_reads_well(body, dims) for dims in cone.leaves.values()):
-                return False
-            moved += sum(_nbytes(leaf) for leaf in cone.leaves if leaf not in body.graph.inputs)
+            moved += sum(nbytes(leaf) for leaf in cone.leaves if leaf not in body.graph.inputs)
         large = [leaf for leaf in cone.leaves if leaf.size == v.size]
         for leaf in large:
             if leaf not in self.lasting and max(self.readers.get(leaf, {0})) < last:
-                held += _nbytes(leaf)
-        return moved < _nbytes(v) * (1 + len(places)) and held <= _nbytes(v)
+                held += nbytes(leaf)
+        return moved < nbytes(v) * (1 + len(places)) and held <= nbytes(v)
 
     # --- the loops after it ---------------------------------------------------------------------
 
@@ -137,40 +154,21 @@ class _Recomputer:
             node = self.nodes[place] = make_fused(body)
             self._note(place, node)
 
-    def _with_cones(self, place: int, writer: FusedBody, cones: dict[Value, _Cone]) -> FusedBody:
+    def _with_cones(self, place: int, writer: FusedBody, cones: dict[Value, Cone]) -> FusedBody:
         """Return the body of a reader that computes the values itself."""
         body: FusedBody = self._node(place).attrs["body"]
         recomputed = [v for v in cones if v in body.graph.inputs]
         numbers = sorted({n for v in recomputed for n in cones[v].numbers})
-        new: dict[Value, Value] = {}
-        nodes: list[Node] = []
-        reads: dict[tuple[int, int], Dims] = {}
-        dims: dict[Value, Dims] = {}
-        for number in numbers:
-            old = writer.graph.nodes[number]
-            new[old.out] = Value(*old.out.spec)
-            inputs = [new.get(v, v) for v in old.inputs]
-            for i in range(len(inputs)):
-                reads[len(nodes), i] = writer.reads[number, i]
-            dims[new[old.out]] = writer.dims[old.out]
-            nodes.append(Node(old.op, inputs, old.attrs, [new[old.out]]))
+        new, nodes, dims, reads = copied(writer, numbers)
         shift = len(nodes)
         for node in body.graph.nodes:
             nodes.append(Node(node.op, [new.get(v, v) for v in node.inputs], node.attrs,
                               node.outputs))  # fmt: skip
         reads.update({(number + shift, i): dims for (number, i), dims in body.reads.items()})
-        return _body(body, nodes, {**body.dims, **dims}, reads, body.graph.outputs)
+        return body_of(body, nodes, {**body.dims, **dims}, reads, body.graph.outputs)
 
 
 # --- bodies of loops ------------------------------------------------------------------------------
-
-
-def _is_loop(node: Node) -> bool:
-    return node.op.name == "fused" and isinstance(node.attrs.get("body"), FusedBody)
-
-
-def _all_axes(body: FusedBody) -> Dims:
-    return tuple(None if size == 1 else axis for axis, size in enumerate(body.frame))
 
 
 def _reads_of(body: FusedBody, v: Value) -> list[Dims]:
@@ -186,41 +184,18 @@ def _reads_of(body: FusedBody, v: Value) -> list[Dims]:
 def _reads_well(body: FusedBody, dims: Dims) -> bool:
     """Return whether a loop can read a value along these axes: along all rows or all columns."""
     varying = {d for d in dims if d is not None}
-    axes = {d for d in _all_axes(body) if d is not None}
+    axes = {d for d in all_axes(body) if d is not None}
     if body.split is None or varying in (axes, set()):
         return True
     rows = {d for d in axes if d < body.split}
     return varying in (rows, axes - rows)
 
 
-def _cone(body: FusedBody, v: Value, stored: set[Value]) -> _Cone | None:
-    """Return how cheap ops compute a value; None if it needs other ops, or too many."""
-    makers = {node.out: number for number, node in enumerate(body.graph.nodes)}
-    whole = body.dims[v]
-    numbers: set[int] = set()
-    slow = 0 if _nbytes(v) < LARGE else MOST_SLOW_OPS  # the number that is still allowed
-    leaves: dict[Value, Dims] = {}
-    stack = [makers[v]]
-    while stack:
-        number = stack.pop()
-        if number in numbers:
-            continue
-        numbers.add(number)
-        node = body.graph.nodes[number]
-        if not node.op.cheap:
-            slow -= 1
-            if slow < 0 or not node.op.cheaper_than_memory:
-                return None
-        in_place = body.dims[node.out] == whole and node.out.shape == v.shape
-        if not in_place or len(numbers) > MOST_OPS:
-            return None
-        for i, x in enumerate(node.inputs):
-            dims = body.reads[number, i]
-            if x in makers and x not in stored:
-                stack.append(makers[x])
-            elif leaves.setdefault(x, dims) != dims:
-                return None
-    return _Cone(tuple(sorted(numbers)), leaves)
+def _fits(body: FusedBody, cone: Cone) -> bool:
+    """Return whether a loop can have the ops and the reads of a cone, too."""
+    if len(body.graph.nodes) + len(cone.numbers) > LARGEST:
+        return False
+    return all(_reads_well(body, dims) for dims in cone.leaves.values())
 
 
 def _without(body: FusedBody, gone: Iterable[Value]) -> FusedBody | None:
@@ -239,19 +214,4 @@ def _without(body: FusedBody, gone: Iterable[Value]) -> FusedBody | None:
     place = {number: new for new, number in enumerate(kept)}
     nodes = [body.graph.nodes[number] for number in kept]
     reads = {(place[n], i): dims for (n, i), dims in body.reads.items() if n in place}
-    return _body(body, nodes, {n.out: body.dims[n.out] for n in nodes}, reads, outputs)
-
-
-def _body(
-    old: FusedBody, nodes: list[Node], dims: dict[Value, Dims],
-    reads: dict[tuple[int, int], Dims], outputs: Iterable[Value],
-) -> FusedBody:  # fmt: skip
-    computed = {node.out for node in nodes}
-    inputs = dict.fromkeys(v for node in nodes for v in node.inputs if v not in computed)
-    return FusedBody(
-        Graph(inputs, {}, nodes, outputs), old.frame, old.split, old.groups, dims, reads
-    )
-
-
-def _nbytes(v: Value) -> int:
-    return v.size * dtypes.array_dtype(v.dtype).itemsize
+    return body_of(body, nodes, {n.out: body.dims[n.out] for n in nodes}, reads, outputs)

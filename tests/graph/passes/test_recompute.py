@@ -125,6 +125,53 @@ def test_large_values_may_take_longer(monkeypatch, name, fewer):
         np.testing.assert_array_equal(got, want)
 
 
+def with_product(function):
+    """What a function gives of y, which a product reads too, its product, and x."""
+
+    def both(x, g):
+        y = ops.relu(x - over_rows(g))
+        later = ops.matmul(y, np.eye(6, dtype="float32") * 3)
+        return later, function(y, later, x)
+
+    return both
+
+
+def read(graph):
+    """Return how many values of all elements loops read."""
+    loops = [node for node in graph.nodes if node.op.name == "fused"]
+    return sum(v.size == SIZE for node in loops for v in node.inputs)
+
+
+STORED = {
+    "a mask": (lambda y, later, x: later * ops.cast(ops.greater(y, 0), "float32") + x, 1),
+    "its argument is not read": (lambda y, later, x: later * y, 0),
+    "of another row": (lambda y, later, x: y[:1] + later * x, 0),
+}
+
+
+@pytest.mark.parametrize("name", STORED)
+def test_stored_values_are_computed_where_their_arguments_are_read(name):
+    function, fewer = STORED[name]
+    before = fused(with_product(function))
+    after = check_order(verify(recompute_cheap(before)))
+    assert read(before) - read(after) == fewer
+    assert recompute_cheap(after) is after
+    for want, got in zip(interpret(before, ARGUMENTS), interpret(after, ARGUMENTS), strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_stored_values_of_16_bits_are_read():
+    """Rounding may turn a number above 0 into 0, so a relu's mask depends on it."""
+
+    def function(x, g):
+        y = narrow(ops.relu(x - over_rows(g)))
+        later = ops.matmul(y, narrow(np.eye(6, dtype="float32")))
+        return later, later * ops.cast(ops.greater(y, 0), "bfloat16") + narrow(x)
+
+    before = fused(function)
+    assert read(recompute_cheap(before)) == read(before)
+
+
 def test_the_gradient_of_gelu_keeps_its_argument_alone(monkeypatch):
     monkeypatch.setattr(recompute, "LARGE", 0)
 

@@ -24,6 +24,7 @@ from kerasish.backends.static.lowering import (
     branches,
     concurrent,
     early_updates,
+    few_pixels,
     in_place,
     kernel_gradients,
     library,
@@ -36,7 +37,7 @@ from kerasish.backends.static.lowering import (
 from kerasish.backends.static.lowering import loops as column_loops
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.backends.static.runtime import blocks as row_blocks
-from kerasish.graph.passes import recompute, recurrences, thin_products
+from kerasish.graph.passes import late_readers, recompute, recurrences, thin_products
 from kerasish.tensor import first_value
 
 from .draft import NAMESPACE
@@ -84,7 +85,7 @@ def using(engine: Engine) -> Iterator[None]:
     limited = (
         cost, concurrent, branches, program_threads, library, row_blocks, recurrent,
         shared_products, early_updates, in_place, recompute, first_value, kernel_gradients,
-        column_loops, winograd, winograd_gradients,
+        column_loops, few_pixels, winograd, winograd_gradients, late_readers,
     )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
@@ -110,6 +111,8 @@ def using(engine: Engine) -> Iterator[None]:
             thin_products.SMALLEST, thin_products.WORTH = 1, 0.0
             for module in (early_updates, in_place, recompute, first_value):
                 module.LARGE = 0  # type: ignore[attr-defined]
+            late_readers.FAR = late_readers.LEAST = 0
+            few_pixels.LEAST_FLOPS, few_pixels.LEAST_SAMPLES = 0, 1
             column_loops.OWN_CODE_FOR_COLUMNS = 0
             kernel_gradients.LEAST_FLOPS = kernel_gradients.LEAST_PIXELS = 0
             kernel_gradients.BALANCED = 0.0

@@ -25,6 +25,7 @@ from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop
 from kerasish.backends.static.lowering.moves import make_indexing, make_move, make_scaled_rows
 from kerasish.backends.static.lowering.overlap import overlapped
 from kerasish.backends.static.lowering.pieces import in_pieces
+from kerasish.backends.static.lowering.pointwise import make_pointwise, without_strides
 from kerasish.backends.static.lowering.pool import make_max_pool, pair_pools
 from kerasish.backends.static.lowering.quantized import make_integer_matmul, make_packed
 from kerasish.backends.static.lowering.recurrences import Recurrences
@@ -142,6 +143,11 @@ class Builder:
         if name == "product":
             self._follow(node)
             return
+        pieces = without_strides(node)
+        if pieces:
+            for piece in pieces:
+                self._lower(piece)
+            return
         if node.op in (FORWARD, GRADIENT):
             self._attend(node)
             return
@@ -217,12 +223,15 @@ class Builder:
         else:
             for v in node.inputs:
                 self._materialize(v)
-            parts = what.leader, bias, node.out, added
-            unit = None if what.relu else make_few_pixels(*parts)
-            unit = unit or make_winograd(*parts, what.relu)
+            conv, others = what.leader, (bias, node.out, added)
+            unit = None if what.relu else make_few_pixels(conv, *others)
+            unit = unit or make_winograd(conv, *others, what.relu)
             # oneDNN's relu turns NaN into 0: a loop computes it.
             if unit is None and not what.relu:
-                unit = make_convolution(*parts)
+                *before, conv = without_strides(conv) or [conv]
+                for piece in before:
+                    self._lower(piece)
+                unit = make_pointwise(conv, *others) or make_convolution(conv, *others)
         if unit is not None:
             if added is not None:
                 self._begin_with(added, node, unit)
@@ -275,7 +284,7 @@ class Builder:
             return unit
         if name.startswith("convolution"):
             unit = make_few_pixels(node) or make_kernel_gradient(node) or make_winograd(node)
-            unit = unit or make_convolution(node) or make_columns(node)
+            unit = unit or make_pointwise(node) or make_convolution(node) or make_columns(node)
         elif node.op.kind == "pool":
             unit = make_max_pool(node, self._pairs.get(node)) or make_pool(node)
         elif node.op.kind == "recurrent":
