@@ -26,7 +26,14 @@ from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
 from kerasish.backends.static.lowering.shared_products import library_threads, make_shared
 from kerasish.backends.static.lowering.thin import make_thin
-from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
+from kerasish.backends.static.lowering.units import (
+    Locate,
+    Place,
+    RecreatedUnit,
+    Unit,
+    copy_record,
+    place_of,
+)
 from kerasish.graph.ir import Node, Value
 
 ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
@@ -67,7 +74,7 @@ _ZERO = np.zeros(1, np.float32)
 FRESH = place_of(_ZERO)
 
 
-class LibraryUnit(Unit):
+class LibraryUnit(RecreatedUnit):
     """One or more oneDNN primitives, with the reorders of weights around them.
 
     Subclasses name their primitive and the value of each argument; some of these are reordered.
@@ -87,11 +94,7 @@ class LibraryUnit(Unit):
         self.results: tuple[str, ...] = ()
 
     def keep_weights(self, root: Value) -> None:
-        """Reorder the weights only after they have changed.
-
-        Args:
-            root: the value in whose memory they are; it does not change in a run.
-        """
+        """See `RecreatedUnit`."""
         with contextlib.suppress(onednn.OneDnnError, ValueError):
             self._choose_layout()
         if self.weights in self.plain:
@@ -213,6 +216,7 @@ class MatmulUnit(LibraryUnit):
         axes: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
+        self.made_of = a, b, out, bias, added, axes
         self.plain_product = (a, b, bias) if axes is None else None
         self.added = added
         steps = None if axes is None else _unturned(contiguous(out.shape), axes)
@@ -412,17 +416,16 @@ class ConvolutionUnit(LibraryUnit):
         first, second = node.inputs
         out = out or node.out
         super().__init__(name, [v for v in (first, second, bias, added) if v], [out])
+        self.made_of = node, bias, out, added
         dtype = out.dtype
         if name == "convolution":
             g = _geometry(first.shape, second.shape, attrs)
             if added is None:
                 self.plain_convolution = node, bias, out
             self.primitive = onednn.convolution(
-                g,
-                dtype=dtype,
-                bias=None if bias is None else bias.dtype,
+                g, dtype=dtype, bias=None if bias is None else bias.dtype,
                 post=() if added is None else ADDING,
-            )
+            )  # fmt: skip
             self.arguments = {"x": first, "weights": second, "y": out}
             if bias is not None:
                 self.arguments["bias"] = bias
@@ -473,6 +476,7 @@ class PoolUnit(LibraryUnit):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
+        self.made_of = (node,)
         attrs, forward = node.attrs, node.op.name == "pool_average"
         x = node.inputs[0] if forward else node.out
         g = onednn.pooling_geometry(x.shape, attrs["size"], attrs["strides"], attrs["padding"])
