@@ -2,75 +2,30 @@
 
 from __future__ import annotations
 
-import contextlib
-import json
 import os
 import pickle
 import pickletools
-import subprocess
 import sys
-import threading
-import time
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
+from plans_on_disk import X, empty_folder, mixed, only_file, run, same
 
 import kerasish
-from kerasish import backends, config, environment, ops
-from kerasish.backends import disk, trust
+from kerasish import config, environment, ops
+from kerasish.backends import disk
 from kerasish.backends.onednn import native
-from kerasish.backends.static import engine
 from kerasish.backends.static.lowering import saved_plans, units
-from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.backends.static.lowering.saved_plans import SavedPlans
 from kerasish.backends.static.machine import guard_pages
 from kerasish.graph.structure import digest_of, structure_of
 from kerasish.graph.trace import trace
 from kerasish.ops.op import REGISTRY, Op
 
-X = np.random.default_rng(0).normal(size=(64, 48)).astype("float32")
-
 
 @pytest.fixture(name="folder", autouse=True)
 def _folder(tmp_path, monkeypatch):
-    """An empty folder of plans, which each test uses; environments are hashed again."""
-    monkeypatch.setenv("KERASISH_CACHE_DIR", str(tmp_path / "cache"))
-    monkeypatch.delenv("KERASISH_STRICT_MEMORY", raising=False)
-    monkeypatch.setattr(engine, "COMPILED_PLANS", CompiledPlans())
-    monkeypatch.setattr(engine, "SAVED_PLANS", SavedPlans())
-    monkeypatch.setattr(saved_plans, "DELAY", 0.0)
-    monkeypatch.setattr(trust, "_warned", set())
-    saved_plans._environment.cache_clear()
-    yield tmp_path / "cache" / "plans"
-    engine.SAVED_PLANS.wait()
-    saved_plans._environment.cache_clear()
-
-
-def mixed(x):
-    """A product, loops, a sum: units of several kinds."""
-    weights = np.full((48, 40), 0.01, "float32")
-    y = ops.relu(ops.matmul(x, weights) + 1.0)
-    return y / ops.sum(y, axis=1, keepdims=True), ops.max(y, axis=0)
-
-
-def run(function=mixed, *args, **options):
-    """Compile without plans in memory; return the results, and the plans (read, saved)."""
-    plans = engine.SAVED_PLANS = SavedPlans()
-    engine.COMPILED_PLANS.clear()
-    compiled = backends.get("static").compile(function, **options)
-    results = kerasish.tree.flatten(compiled(*(args or (X,))))
-    plans.wait()
-    return [np.array(r) for r in results], (plans.read, plans.saved)
-
-
-def same(a, b):
-    return [x.tobytes() for x in a] == [y.tobytes() for y in b]
-
-
-def only_file(folder):
-    (path,) = folder.iterdir()
-    return path
+    yield from empty_folder(tmp_path, monkeypatch)
 
 
 def test_a_plan_is_read_again(folder):
@@ -377,150 +332,3 @@ def test_files_hold_no_addresses(folder):
     for pickled in (data, data[data.index(b".") + 1 :]):
         numbers += [a for _, a, _ in pickletools.genops(pickled) if type(a) is int]
     assert len(numbers) > 100 and max(map(abs, numbers)) < 1 << 32
-
-
-# --- processes and threads ------------------------------------------------------------------------
-
-SCRIPT = """
-import hashlib, json, sys
-import numpy as np
-import kerasish
-from kerasish import layers, ops
-from kerasish.backends.static.engine import SAVED_PLANS
-
-rng = np.random.default_rng(0)
-
-def dense():
-    return [layers.Dense(64, activation="relu"), layers.Dropout(0.3), layers.Dense(5)], (20,)
-
-def convolved():
-    return [
-        layers.Conv2D(16, 3, padding="same"), layers.BatchNormalization(), layers.ReLU(),
-        layers.MaxPooling2D(2), layers.Conv2D(16, 3, strides=2), layers.AveragePooling2D(2),
-        layers.Flatten(), layers.Dense(5),
-    ], (20, 20, 3)
-
-def tokens():
-    return [layers.Embedding(700, 32), layers.GlobalAveragePooling1D(), layers.Dense(5)], (12,)
-
-class Attending(layers.Layer):
-    def __init__(self):
-        super().__init__()
-        self.heads = layers.MultiHeadAttention(2, 16)
-    def call(self, x):
-        return self.heads(x, x)
-
-def attending():
-    return [layers.Dense(32), Attending(), layers.LayerNormalization(), layers.Flatten(),
-            layers.Dense(5)], (16, 8)
-
-results = {}
-for make in (dense, convolved, tokens, attending):
-    for optimizer in ("adam", "sgd"):
-        kerasish.utils.set_random_seed(1)
-        given, shape = make()
-        model = kerasish.Sequential([kerasish.Input(shape), *given])
-        loss = kerasish.losses.SparseCategoricalCrossentropy(from_logits=True)
-        model.compile(optimizer, loss, metrics=["accuracy"])
-        x = rng.integers(0, 700, (80, *shape)) if make is tokens else rng.normal(size=(80, *shape))
-        x, y = x.astype("float32"), rng.integers(0, 5, 80)
-        log = model.fit(x, y, batch_size=32, epochs=2, verbose=0).history
-        parts = [model.predict(x[:n], verbose=0) for n in (1, 80)]
-        parts += [*model.get_weights(), np.array(model.evaluate(x, y, verbose=0))]
-        found = hashlib.sha256(b"".join(p.tobytes() for p in parts)).hexdigest()
-        results[f"{make.__name__} {optimizer}"] = found, repr(log)
-SAVED_PLANS.wait()
-print(json.dumps([results, SAVED_PLANS.read, SAVED_PLANS.saved]))
-"""
-
-
-def processes(count, folder, threads="2"):
-    """Run the script in processes at the same time; return what each prints."""
-    variables = {**os.environ, "KERASISH_CACHE_DIR": str(folder), "OMP_NUM_THREADS": threads}
-
-    def run_one(_):
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], env=variables, capture_output=True, text=True,
-            timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return json.loads(done.stdout.splitlines()[-1])
-
-    with ThreadPoolExecutor(count) as pool:
-        return list(pool.map(run_one, range(count)))
-
-
-def test_a_second_process_compiles_nothing(tmp_path):
-    (first, read, saved), = processes(1, tmp_path)  # fmt: skip
-    assert read == 0 and saved > 15
-    (second, read, written), = processes(1, tmp_path)  # fmt: skip
-    assert second == first and (read, written) == (saved, 0)
-
-
-def test_processes_at_the_same_time_share_a_folder(tmp_path):
-    results = processes(3, tmp_path)
-    assert all(found == results[0][0] for found, _, _ in results)
-    files = list((tmp_path / "plans").iterdir())
-    (found, read, saved), = processes(1, tmp_path)  # fmt: skip
-    assert found == results[0][0] and (read, saved) == (len(files), 0)
-
-
-def test_threads_read_and_save_at_the_same_time(folder):
-    want, _ = run()
-    only_file(folder).unlink()
-    for _ in range(4):
-        plans = engine.SAVED_PLANS = SavedPlans()
-        results: list = []
-
-        def compiled(results=results):
-            engine.COMPILED_PLANS.clear()
-            result = backends.get("static").compile(mixed)(X)
-            results.append([np.array(r) for r in kerasish.tree.flatten(result)])
-
-        threads = [threading.Thread(target=compiled) for _ in range(6)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-        plans.wait()
-        assert len(results) == 6 and all(same(result, want) for result in results)
-        assert plans.read + plans.saved >= 1
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_a_fork_while_a_plan_is_waiting_to_be_saved(monkeypatch, folder):
-    monkeypatch.setattr(saved_plans, "DELAY", 0.3)
-    plans = engine.SAVED_PLANS = SavedPlans()
-    engine.COMPILED_PLANS.clear()
-    want = [np.array(r) for r in kerasish.tree.flatten(backends.get("static").compile(mixed)(X))]
-    child = os.fork()
-    if not child:
-        status = 1
-        with contextlib.suppress(BaseException):
-            plans.wait()
-            result, _ = run()
-            close = all(np.allclose(a, b, rtol=1e-5) for a, b in zip(result, want))
-            status = 0 if close else 2
-        os._exit(status)
-    _, status = os.waitpid(child, 0)
-    plans.wait()
-    assert status == 0 and plans.saved == 1
-
-
-def test_saving_does_not_hold_up_the_step(monkeypatch):
-    """A plan is written by a thread, later."""
-    begun = threading.Event()
-
-    def slow(plan):
-        begun.set()
-        time.sleep(0.5)
-        return own(plan)
-
-    own = saved_plans.packed
-    monkeypatch.setattr(saved_plans, "packed", slow)
-    plans = engine.SAVED_PLANS = SavedPlans()
-    backends.get("static").compile(mixed)(X)
-    assert plans.saved == 0
-    plans.wait()
-    assert begun.is_set() and plans.saved == 1
