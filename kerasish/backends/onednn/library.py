@@ -109,7 +109,6 @@ def _has_bfloat16_instructions() -> bool:
     return bool(instruction_set() & _BFLOAT16_INSTRUCTIONS)
 
 
-@functools.cache
 def instruction_set() -> int:
     """Return oneDNN's number of the instructions that it uses."""
     isa = native.library().dnnl_get_effective_cpu_isa
