@@ -6,6 +6,7 @@ import os
 import pickle
 import pickletools
 import sys
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -113,7 +114,9 @@ SETTINGS = {
     "processor": variable("KERASISH_CPU", "sse"),
     "bfloat16": variable("KERASISH_BFLOAT16", "float32"),
     "fork": patched(native, "forked", lambda: True),
-    "no oneDNN": patched(native, "available", lambda: "gone"),
+    "no oneDNN": patched(
+        engine, "native", SimpleNamespace(**{**vars(native), "available": lambda: "gone"})
+    ),
     "target": patched(
         saved_plans, "host_target", lambda own=saved_plans.host_target: own()._replace(cpu="other")
     ),

@@ -88,6 +88,7 @@ def embedded():
     return [layers.Embedding(1000, 32), layers.GlobalAveragePooling1D(), layers.Dense(5)]
 
 
+KEPT = kerasish.Variable(normal(1600, 1600))
 IMAGES, TOKENS = normal(64, 20, 20, 3), RNG.integers(0, 700, (64, 12)).astype("float32")
 INDEX = RNG.integers(0, 40, 300).astype("int32")
 PROGRAMS = {
@@ -96,6 +97,7 @@ PROGRAMS = {
     "moves": (lambda x: ops.concatenate([ops.transpose(x), ops.transpose(x) * 2.0], axis=1), X),
     "swapped variables": (swap, np.ones(3, "float32")),
     "thin": (ops.matmul, normal(512, 256), normal(256, 6)),
+    "kept weights": (lambda x: ops.matmul(x, KEPT), normal(64, 1600)),
     "small product": (ops.matmul, normal(8, 12), normal(12, 6)),
     "kernel gradient": (kernel_gradient, normal(8, 24, 24, 32), normal(8, 24, 24, 32)),
     "rows by index": (lambda x, i: ops.take(x, i, axis=0), X, INDEX),
