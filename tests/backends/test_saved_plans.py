@@ -16,6 +16,7 @@ import kerasish
 from kerasish import config, environment, ops
 from kerasish.backends import disk
 from kerasish.backends.onednn import native
+from kerasish.backends.static import engine
 from kerasish.backends.static.lowering import saved_plans, units
 from kerasish.backends.static.lowering.saved_plans import SavedPlans
 from kerasish.backends.static.machine import guard_pages
