@@ -30,16 +30,17 @@ class Origins:
         traced: the trace of the step.
         graph: the graph that runs. If the step uses the plan of an equal step, its values are those
             of that step.
-        first: the values of the trace that the plan was compiled from, in order.
+        first: the values of the trace that the plan was compiled from, in order; None for those
+            that are not known.
 
     Attributes:
         described: the records of the last timed run, their timings without the seconds, and the
             number of each record's timing.
     """
 
-    def __init__(self, traced: Traced, graph: Graph, first: Sequence[Value]) -> None:
+    def __init__(self, traced: Traced, graph: Graph, first: Sequence[Value | None]) -> None:
         own = traced_values(traced.graph)
-        same = dict(zip(own, first))
+        same = {v: other for v, other in zip(own, first) if other is not None}
         self.paths = {same.get(v, v): path for v, path in traced.paths.items()}
         self.lines = {same.get(v, v): f"{file}:{line}" for v, (file, line) in traced.lines.items()}
         self.makers: dict[Value, tuple[Node, Node]] = {}  # value -> (node, the part of it)

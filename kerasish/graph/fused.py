@@ -54,10 +54,11 @@ def _body_specs(*inputs: Spec, body: FusedBody) -> Any:
 
 def make_fused(body: FusedBody) -> Node:
     """Return the node that computes `body`."""
-    op = _fused_op(len(body.graph.outputs))
+    op = fused_op(len(body.graph.outputs))
     return Node(op, body.graph.inputs, {"body": body}, body.graph.outputs)
 
 
 @functools.cache
-def _fused_op(outputs: int) -> GraphOp:
+def fused_op(outputs: int) -> GraphOp:
+    """Return the op of fused nodes with this number of results."""
     return GraphOp("fused", _run_body, _body_specs, outputs)

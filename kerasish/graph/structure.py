@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import marshal
 from typing import Any
 
 import numpy as np
 
 from kerasish.graph.ir import Graph, Node, Value
+from kerasish.ops.op import REGISTRY
 
 LARGE = 1 << 16  # bytes of a constant that is not compared
 
@@ -41,13 +44,39 @@ def attributes_key(node: Node) -> tuple[Any, ...]:
     return tuple([(name, _key(value)) for name, value in sorted(node.attrs.items())])
 
 
+# The types of attributes whose values `marshal` writes in one way, by their names in keys.
+_PLAIN: dict[type, str] = {t: t.__name__ for t in (type(None), bool, int, str, bytes)}
+
+
+def digest_of(structure: Any) -> str | None:
+    """Return a hash of a structure that is the same in each process.
+
+    None if it holds something that is known only in this process: a function, an op of the user, an
+    object without a fixed form. `marshal` refuses these.
+    """
+    try:
+        # Version 2 writes equal values alike; later ones write a second reference differently.
+        return hashlib.sha256(marshal.dumps(structure, 2)).hexdigest()
+    except ValueError:
+        return None
+
+
+def _op_key(op: Any) -> object:
+    """Return the name of an op of ours, or the op."""
+    own = REGISTRY.get(op.name) is op and op.__module__.startswith("kerasish.")
+    return op.name if own else op
+
+
 def _key(value: object) -> tuple[Any, ...]:
+    kind = _PLAIN.get(type(value))
+    if kind is not None:
+        return kind, value
     if type(value) is float:
         return "float", value.hex()
     if isinstance(value, Graph):
         return "graph", _structure(value)
     if isinstance(value, tuple):
-        return type(value), tuple([_key(v) for v in value])
+        return "tuple" if type(value) is tuple else type(value), tuple([_key(v) for v in value])
     return type(value), value
 
 
@@ -67,7 +96,7 @@ def _structure(graph: Graph) -> tuple[Any, ...]:
     nodes = []
     for node in graph.nodes:
         nodes.append((
-            node.op, tuple([number(v) for v in node.inputs]), attributes_key(node),
+            _op_key(node.op), tuple([number(v) for v in node.inputs]), attributes_key(node),
             tuple([(number(v), v.shape, v.dtype) for v in node.outputs]),
         ))  # fmt: skip
     return inputs, tuple(constants), tuple(nodes), tuple([number(v) for v in graph.outputs])

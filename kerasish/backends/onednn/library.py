@@ -106,9 +106,14 @@ def has_bfloat16() -> bool:
 
 @functools.cache
 def _has_bfloat16_instructions() -> bool:
+    return bool(instruction_set() & _BFLOAT16_INSTRUCTIONS)
+
+
+def instruction_set() -> int:
+    """Return oneDNN's number of the instructions that it uses."""
     isa = native.library().dnnl_get_effective_cpu_isa
     isa.restype = ctypes.c_int
-    return bool(isa() & _BFLOAT16_INSTRUCTIONS)
+    return int(isa())
 
 
 def slow_halves() -> tuple[str, ...]:

@@ -22,6 +22,7 @@ from kerasish.backends.static.lowering.compiled_plan import (
 )
 from kerasish.backends.static.lowering.interpreted import Interpreted, Unlowered
 from kerasish.backends.static.lowering.program_threads import Threads, program_threads
+from kerasish.backends.static.lowering.saved_plans import SavedPlans
 from kerasish.backends.static.machine.machine_code import level_setting
 from kerasish.backends.static.runtime.blocks import BlockRuns, Blocks, in_blocks, may_divide
 from kerasish.backends.static.runtime.control import Settings, kernels
@@ -266,7 +267,7 @@ class TracedStep(CompiledStep):
         return [c.executable for c in self._calls()]
 
 
-COMPILED_PLANS = CompiledPlans()
+COMPILED_PLANS, SAVED_PLANS = CompiledPlans(), SavedPlans()
 
 
 class CompiledCall:
@@ -331,21 +332,14 @@ class CompiledCall:
         structure = structure_of(traced.graph) if watch is None else None
         key = None
         if structure is not None:
-            key = (
-                structure,
-                traced.arguments,
-                updated,
-                len(traced.conditions),
-                level,
-                self.threads,
-                missing,
-                self._divided,
-                level_setting(),
-                native.forked(),
-                slow_halves(),
-                id(current_group()),
-            )
-        return COMPILED_PLANS.find(key, lambda: self._plan(eager, level, updated, watch))
+            counts = traced.arguments, updated, len(traced.conditions)
+            settings = level, self.threads, missing, level_setting(), native.forked(), slow_halves()
+            key = structure, counts, settings, self._divided, self._training
+        make = partial(self._plan, eager, level, updated, watch)
+        ranks = current_group()
+        if key is None or ranks.size > 1:
+            return COMPILED_PLANS.find(key and (key, id(ranks)), make)
+        return COMPILED_PLANS.find((key, id(ranks)), lambda: SAVED_PLANS.find(key, make))
 
     def _plan(self, eager: Eager, level: str, updated: Sequence[int], watch: Any) -> Any:
         widened = widen_halves(self.traced.graph, slow_halves())
@@ -375,7 +369,7 @@ class CompiledCall:
                     graph, buffers, updates, kernel_of, asked, threads, self._divided
                 )  # fmt: skip
             compiled_plan.threads = threads.parts
-            compiled_plan.traced = traced_values(self.traced_graph)
+            compiled_plan.traced = [*traced_values(self.traced_graph)]
             if report is not None:
                 report(compiled_plan.units)
             return compiled_plan

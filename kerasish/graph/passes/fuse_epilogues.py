@@ -241,18 +241,10 @@ def _depth(leader: Node) -> int:
 
 def make_product(what: Product, inputs: Sequence[Value], out: Value) -> Node:
     """Return the node that computes `what`."""
-
-    def product(xp: ArrayModule, *inputs: Any, what: Product) -> Array:
-        return run(xp, what, inputs)
-
-    def spec(*inputs: Spec, what: Product) -> Spec:
-        shape, dtype = what.leader.out.spec
-        return Spec(shape if what.axes is None else tuple(shape[a] for a in what.axes), dtype)
-
-    return Node(GraphOp("product", product, spec), inputs, {"what": what}, [out])
+    return Node(PRODUCT, inputs, {"what": what}, [out])
 
 
-def run(xp: ArrayModule, what: Product, inputs: Sequence[Any]) -> Array:
+def _run(xp: ArrayModule, *inputs: Any, what: Product) -> Array:
     """Compute a node with the reference kernels."""
     leader = what.leader
     y = leader.op.kernel(xp, *inputs[:2], **leader.attrs)
@@ -263,6 +255,14 @@ def run(xp: ArrayModule, what: Product, inputs: Sequence[Any]) -> Array:
     if what.relu:
         y = REGISTRY["relu"].kernel(xp, y)
     return y if what.axes is None else xp.transpose(y, what.axes)
+
+
+def _spec(*inputs: Spec, what: Product) -> Spec:
+    shape, dtype = what.leader.out.spec
+    return Spec(shape if what.axes is None else tuple(shape[a] for a in what.axes), dtype)
+
+
+PRODUCT = GraphOp("product", _run, _spec)
 
 
 def apart(node: Node) -> list[Node]:

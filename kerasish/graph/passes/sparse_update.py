@@ -13,6 +13,7 @@ are moved twice, this is done where they are at most an eighth of all.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -21,7 +22,7 @@ import numpy as np
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import Graph, GraphOp, Node, NodeOp, Value
 from kerasish.ops.shapes import Spec
-from kerasish.typing import Array, ArrayModule, Structure
+from kerasish.typing import ArrayModule, Structure
 
 ZERO, SAME, OTHER = "zero", "same", "other"  # a value in a row whose gradient is 0
 SMALLEST = 4096  # elements of a table; a pass over a smaller table is as fast
@@ -208,15 +209,22 @@ def _sorted(graph: Graph) -> Graph | None:
 
 
 def _node(rows: SparseUpdate, inputs: Sequence[Value], outputs: Sequence[Value]) -> Node:
-    def update_rows(xp: ArrayModule, *inputs: Any, rows: SparseUpdate) -> Array:
-        return run(rows, inputs)
+    return Node(update_op(len(outputs)), inputs, {"rows": rows}, outputs)
 
-    def specs(*inputs: Spec, rows: SparseUpdate) -> Spec | tuple[Spec, ...]:
-        result = tuple(inputs[rows.arity + place] for place in rows.changed)
-        return result[0] if len(result) == 1 else result
 
-    op = GraphOp("sparse_update", update_rows, specs, len(outputs))
-    return Node(op, inputs, {"rows": rows}, outputs)
+@functools.cache
+def update_op(outputs: int) -> GraphOp:
+    """Return the op of updates of this number of tables."""
+    return GraphOp("sparse_update", _update_rows, _specs, outputs)
+
+
+def _update_rows(xp: ArrayModule, *inputs: Any, rows: SparseUpdate) -> Structure:
+    return run(rows, inputs)
+
+
+def _specs(*inputs: Spec, rows: SparseUpdate) -> Spec | tuple[Spec, ...]:
+    result = tuple(inputs[rows.arity + place] for place in rows.changed)
+    return result[0] if len(result) == 1 else result
 
 
 def run(rows: SparseUpdate, inputs: Sequence[Any]) -> Structure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 import pathlib
+import pickle
 import re
 import tempfile
 import warnings
@@ -36,6 +37,7 @@ from kerasish.backends.static.lowering import (
 )
 from kerasish.backends.static.lowering import loops as column_loops
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
+from kerasish.backends.static.lowering.saved_plans import can_save, packed, unpacked
 from kerasish.backends.static.runtime import blocks as row_blocks
 from kerasish.graph.passes import late_readers, recompute, recurrences, thin_products
 from kerasish.tensor import first_value
@@ -55,6 +57,7 @@ class Engine(NamedTuple):
     native: bool = True
     branches: bool = False
     rows: bool = False  # in blocks of two or three rows
+    saved: bool = False  # every plan is read from the bytes of its file
     loops: bool = False  # of the eager engine, for arrays of any size
 
 
@@ -66,6 +69,7 @@ STATIC = (
     Engine("two threads", "static", threads=2),
     Engine("branches", "static", threads=3, branches=True),
     Engine("rows", "static", threads=2, rows=True),
+    Engine("saved plans", "static", threads=2, saved=True),
     Engine("without oneDNN", "static", onednn=False),
     Engine("interpreter", "static", native=False),
     Engine("eager loops", "eager", threads=2, loops=True),
@@ -124,6 +128,8 @@ def using(engine: Engine) -> Iterator[None]:
         if not engine.native:
             static_engine.CompiledPlan = _NoCode  # type: ignore[assignment,misc]
             static_engine.COMPILED_PLANS = CompiledPlans()
+        if engine.saved:
+            static_engine.COMPILED_PLANS = _ReadPlans()
         loops = loops_of_any_size() if engine.loops else contextlib.nullcontext()
         with loops, config.using_threads(engine.threads), warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -138,6 +144,19 @@ def using(engine: Engine) -> Iterator[None]:
         recurrences.BLOCK = block
         thin_products.SMALLEST, thin_products.WORTH = thin
         static_engine.COMPILED_PLANS = compiled_plans
+
+
+class _ReadPlans(CompiledPlans):
+    """Plans that are packed as a file and read again before each use."""
+
+    def find(self, key: Any, make: Any) -> Any:
+        plan = make()
+        if not can_save(plan):
+            return plan
+        try:
+            return unpacked(packed(plan))
+        except pickle.PicklingError:
+            return plan
 
 
 class _NoCode(static_engine.CompiledPlan):

@@ -37,6 +37,7 @@ from kerasish.backends.static.lowering.units import (
     plan_units,
 )
 from kerasish.backends.static.machine import guard_pages
+from kerasish.graph.formulas import pieces
 from kerasish.graph.ir import Graph, Value
 from kerasish.graph.plan import Plan
 from kerasish.ops import dtypes
@@ -73,8 +74,10 @@ class CompiledPlan:
         sizes: key -> bytes, for everything in the arena.
         lock: must be held while the units create records.
         threads: 1 where one thread runs all of it; None: each unit chooses by its work.
+        program_threads: the numbers of threads that it was planned for.
         team: the number of shares of large products that helpers take; 1: OpenMP's threads.
-        traced: the values of the trace that this was compiled from, in order.
+        traced: the values of the trace that this was compiled from, in order; None for those that
+            a saved plan has left out.
     """
 
     def __init__(
@@ -89,8 +92,9 @@ class CompiledPlan:
     ) -> None:
         self._is_block = is_block
         self.conditions = tuple(conditions)
-        self.traced: list[Value] = []
+        self.traced: list[Value | None] = []
         self.threads: int | None = None
+        self.program_threads = threads
         self.team = threads.team
         updated = {} if self.conditions else {new: old for old, new in updates}
         builder = Builder(graph, kernel_of, updated)
@@ -110,10 +114,28 @@ class CompiledPlan:
         if not self.conditions:
             needed = self._kept_values()
             self.units = written_in_place(self.units, self.aliases, needed, self._buffer_of)
-        compile_many([k for u in self.units if u.native for k in u.kernels()])
+        self._compile()
         self.groups: list[UnitGroup] = []
         self.plan, self.sizes = self._plan(self.units, [])
         self._group_branches(threads.branches)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what a saved plan holds: nothing that belongs to this process."""
+        state = {**vars(self)}
+        for name in ("lock", "constants", "_keep"):
+            del state[name]
+        known = {v for n in self.graph.nodes for part in (n, *pieces(n)) for v in part.outputs}
+        state["traced"] = [v if v in known else None for v in self.traced]
+        return state
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self.lock, self.constants, self._keep = threading.Lock(), {}, []
+        self._place_constants()
+        self._compile()
+
+    def _compile(self) -> None:
+        compile_many([k for u in self.units if u.native for k in u.kernels()])
 
     def _plan(
         self, units: Sequence[Unit], groups: Sequence[UnitGroup]

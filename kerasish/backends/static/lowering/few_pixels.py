@@ -26,6 +26,7 @@ from kerasish.backends.static.lowering.moves import BlockLoop, Piece
 from kerasish.backends.static.lowering.units import (
     Locate,
     Place,
+    RecreatedUnit,
     Unit,
     nbytes_of,
     zero_records,
@@ -55,7 +56,7 @@ class _Call(NamedTuple):
     parts: dict[str, tuple[Value, int]]
 
 
-class FewPixelsUnit(Unit):
+class FewPixelsUnit(RecreatedUnit):
     """A convolution, or one of its two gradients.
 
     Args:
@@ -69,6 +70,7 @@ class FewPixelsUnit(Unit):
 
     def __init__(self, node: Node, bias: Value | None, out: Value, added: Value | None) -> None:
         super().__init__(node.op.name, [v for v in (*node.inputs, bias, added) if v], [out])
+        self.made_of = node, bias, out, added
         self.g, self.bias, self.added = _geometry(node), bias, added is not None
         self.calls: list[_Call] = []
         self.zeros: list[tuple[Value, int, int]] = []  # value, first element, elements

@@ -26,7 +26,14 @@ from kerasish.backends.static.codegen.nested_records import choice_record
 from kerasish.backends.static.lowering import blas
 from kerasish.backends.static.lowering.shared_products import library_threads, make_shared
 from kerasish.backends.static.lowering.thin import make_thin
-from kerasish.backends.static.lowering.units import Locate, Place, Unit, copy_record, place_of
+from kerasish.backends.static.lowering.units import (
+    Locate,
+    Place,
+    RecreatedUnit,
+    Unit,
+    copy_record,
+    place_of,
+)
 from kerasish.graph.ir import Node, Value
 
 ADDING = (("sum", 1.0),)  # oneDNN: out = out + product
@@ -79,7 +86,7 @@ def if_stale(stale: Place, records: Sequence[Record], name: str) -> Record:
     return choice_record(stale.address, 1, [*records, copy_record(_FRESH, stale, name)], [], name)
 
 
-class LibraryUnit(Unit):
+class LibraryUnit(RecreatedUnit):
     """One or more oneDNN primitives, with the reorders of weights around them.
 
     Subclasses name their primitive and the value of each argument; some of these are reordered.
@@ -223,6 +230,7 @@ class MatmulUnit(LibraryUnit):
         axes: Sequence[int] | None = None,
     ) -> None:  # fmt: skip
         super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
+        self.made_of = a, b, out, bias, added, axes
         self.plain_product = (a, b, bias) if axes is None else None
         self.added = added
         steps = None if axes is None else _unturned(contiguous(out.shape), axes)
@@ -428,17 +436,16 @@ class ConvolutionUnit(LibraryUnit):
         first, second = node.inputs
         out = out or node.out
         super().__init__(name, [v for v in (first, second, bias, added) if v], [out])
+        self.made_of = node, bias, out, added
         dtype = out.dtype
         if name == "convolution":
             g = geometry_of(first.shape, second.shape, attrs)
             if added is None:
                 self.plain_convolution = node, bias, out
             self.primitive = onednn.convolution(
-                g,
-                dtype=dtype,
-                bias=None if bias is None else bias.dtype,
+                g, dtype=dtype, bias=None if bias is None else bias.dtype,
                 post=() if added is None else ADDING,
-            )
+            )  # fmt: skip
             self.arguments = {"x": first, "weights": second, "y": out}
             if bias is not None:
                 self.arguments["bias"] = bias
@@ -489,6 +496,7 @@ class PoolUnit(LibraryUnit):
 
     def __init__(self, node: Node) -> None:
         super().__init__(node.op.name, node.inputs, node.outputs)
+        self.made_of = (node,)
         attrs, forward = node.attrs, node.op.name == "pool_average"
         x = node.inputs[0] if forward else node.out
         g = onednn.pooling_geometry(x.shape, attrs["size"], attrs["strides"], attrs["padding"])

@@ -190,6 +190,10 @@ class LoopUnit(Unit):
         )
         self._measure_scratch()
 
+    def __getstate__(self) -> dict[str, Any]:
+        # A recipe may hold functions, and is needed only for another kernel.
+        return {**vars(self), "_apart": None}
+
     def may_fail(self) -> bool:
         """Return whether an element that is picked by its index may not exist."""
         return bool(plan_loops(self.kernel).picks)

@@ -18,7 +18,7 @@ from kerasish.backends.onednn.layout import contiguous_strides
 from kerasish.backends.onednn.primitive import Buffer, Primitive
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.team import team_shares, together_record
-from kerasish.backends.static.lowering.units import Locate, Unit
+from kerasish.backends.static.lowering.units import Locate, RecreatedUnit
 from kerasish.graph.ir import Value
 from kerasish.ops import dtypes
 
@@ -107,7 +107,7 @@ class SharedProduct:
         return together_record(lists, len(lists) - 1, name)
 
 
-class SharedProductUnit(Unit):
+class SharedProductUnit(RecreatedUnit):
     """A product of views in shares.
 
     Args:
@@ -127,6 +127,7 @@ class SharedProductUnit(Unit):
         steps: Sequence[int], axis: int, cuts: Sequence[int],
     ) -> None:  # fmt: skip
         super().__init__("matmul", [v for v in (a.root, b.root, bias, added) if v], [out])
+        self.made_of = a, b, out, bias, added, steps, axis, cuts
         self._arguments = {"a": a.root, "b": b.root, "out": out}
         if bias is not None:
             self._arguments["bias"] = bias

@@ -130,6 +130,45 @@ class Unit:
         return []
 
 
+class RecreatedUnit(Unit):
+    """A unit of the library's primitives, which belong to this process.
+
+    In a saved plan it is the arguments of its constructor, and what other parts of the plan were
+    computed from. It is created again when the plan is read.
+
+    Attributes:
+        made_of: the arguments of the constructor.
+    """
+
+    made_of: tuple[Any, ...] = ()
+
+    def planned(self) -> tuple[Any, ...]:
+        """Return what a plan was computed from."""
+        return (
+            self.name, self.reads, self.writes, self.scratch, self.kept_bytes, self.threads,
+            self.flops,
+        )  # fmt: skip
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _created_again, (type(self), self.made_of, self.kept_value, self.planned())
+
+
+def _created_again(
+    kind: type[RecreatedUnit], made_of: tuple[Any, ...], kept: Value | None, planned: object
+) -> RecreatedUnit:
+    """Return the unit of a saved plan.
+
+    Raises:
+        ValueError: the plan does not fit it: the library has chosen differently.
+    """
+    unit = kind(*made_of)
+    if kept is not None:
+        unit.keep_weights(kept)
+    if unit.planned() != planned:
+        raise ValueError(f"{unit.name}: the library has changed since the plan was saved")
+    return unit
+
+
 def aligned_array(shape: tuple[int, ...], dtype: str) -> Array:
     """Return an array aligned to 64 bytes: zeros, or NaNs in strict mode (`driver.aligned`)."""
     kind = dtypes.array_dtype(dtype)
