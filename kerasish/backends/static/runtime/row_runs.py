@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -11,26 +13,32 @@ import numpy as np
 from kerasish.backends.backend import Timing
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.cost import choose_threads
-from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder, Symbol
 from kerasish.backends.static.codegen.driver import (
     Program,
     Record,
     RecordError,
     Steps,
+    UnmetConditionError,
+    aligned,
+    condition_record,
     load_runtime,
 )
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.runtime.filling import leaves_of
 from kerasish.backends.static.strict import records as strict_records
+from kerasish.row_formulas import Formula, MappedRows
 from kerasish.typing import Array
+
+UNSURE = -1  # the number of the condition that all floats of `MappedRows` are finite
 
 
 class RowGather:
     """Records that copy the rows of the next batch into a program's inputs.
 
     Args:
-        sources: the arrays, one for each target.
+        sources: arrays or `MappedRows`, one for each target.
         targets: NumPy views of the program's inputs, the batch axis first.
         threads: the most threads that copy.
     """
@@ -40,8 +48,33 @@ class RowGather:
         self.size = targets[0].shape[0]
         self.records: list[Record] = []
         self._words: list[tuple[Any, int]] = []
+        self._memory: list[Any] = []  # of the records
         for source, target in zip(sources, targets):
-            self._add(source, target)
+            if isinstance(source, MappedRows):
+                self._add_mapped(source.formula, target)
+            else:
+                self._add(source, target)
+
+    def _add_mapped(self, formula: Formula, target: Array) -> None:
+        """Add the records that compute rows, and those that check them."""
+        kernel, operands, is_checked = mapped_kernel(formula)
+        columns = math.prod(target.shape[1:])
+        threads = choose_threads(kernel, self.size, columns, self.threads)
+        owner, scratch = aligned(arguments.scratch_size(kernel, columns, 1, threads))
+        total = np.zeros(1, np.float64)
+        addresses = [
+            arguments.Operand(0, (1,)), *operands, arguments.Operand(target.ctypes.data, (columns,)),
+            *[arguments.Operand(total.ctypes.data, (0,))][:is_checked],
+        ]  # fmt: skip
+        block = arguments.pack(
+            kernel, addresses, table=load_runtime().table, columns=columns, rows=self.size,
+            threads=threads, scratch=scratch,
+        )  # fmt: skip
+        self.records.append(Record(compile_one(kernel), block, "rows of the batch"))
+        if is_checked:
+            self.records.append(condition_record(UNSURE, total.ctypes.data, np.zeros(1)))
+        self._memory += [owner, total]
+        self._words.append((block, arguments.operand_word(kernel, 0)))
 
     def _add(self, source: Array, target: Array) -> None:
         kernel = _gather_kernel(target.dtype.name)
@@ -75,6 +108,52 @@ def _gather_kernel(dtype: str) -> Kernel:
     rows = k.input(dtype, gather=index)
     k.output(k.op("stop_gradient", rows), dtype)
     return k.build()
+
+
+def mapped_kernel(formula: Formula) -> tuple[Kernel, list[arguments.Operand], bool]:
+    """Return a loop that gathers rows and computes their formula, and what it reads.
+
+    Its first input holds the numbers of the rows, its first output the results. The second output
+    is 0 if all floats on the way are finite, else NaN; there is none where there are no floats.
+
+    Returns:
+        The kernel, its inputs from the second one on, and whether there is a second output.
+    """
+    k = KernelBuilder()
+    index = k.input("int64", level="row")
+    operands: list[arguments.Operand] = []
+    known: dict[int, Symbol] = {}
+    floats: list[Symbol] = []
+
+    def leaf(part: Formula) -> None:
+        content = part.content
+        if id(content) in known:
+            return
+        if part.op == "input":
+            symbol = k.input(content.dtype.name, gather=index)
+            columns = math.prod(content.shape[1:])
+            at = arguments.Operand(content.ctypes.data, (columns,), limit=content.shape[0])
+        else:
+            symbol = k.input(content.dtype.name, level="column" if content.ndim else "scalar")
+            at = arguments.Operand(content.ctypes.data, (0,))
+        known[id(content)] = symbol
+        operands.append(at)
+
+    formula.fold(leaf, lambda part, parts: None)  # inputs come before operations
+
+    def node(part: Formula, parts: list[Symbol]) -> Symbol:
+        dtype = part.dtype.name
+        symbol = k.op(part.op, *parts, dtype=dtype if part.op == "cast" else None)
+        if part.dtype.kind == "f":
+            floats.append(symbol)
+        return symbol
+
+    result = formula.fold(lambda part: known[id(part.content)], node)
+    k.output(result, formula.dtype.name)
+    if floats:
+        zeros = [k.op("cast", x - x, dtype="float64") for x in floats]
+        k.output(k.op("all_sum", functools.reduce(operator.add, zeros)), "float64")
+    return k.build(), operands, bool(floats)
 
 
 class RowSteps:
@@ -119,6 +198,10 @@ class RowSteps:
             seconds: no batch starts later than this.
             most: the largest number of batches, >= 1; None for all that remain.
 
+        Returns:
+            The number; less than asked for, and possibly 0, before a batch of `MappedRows` for
+            which NumPy may have a warning.
+
         Raises:
             RecordError: a batch failed; `done` and `left` count those before it.
         """
@@ -130,7 +213,9 @@ class RowSteps:
             self._steps.finish(self._run(job))
             whole = self._steps.done > start
         except RecordError as error:
-            raise self._explain(error) from None
+            if not isinstance(error, UnmetConditionError) or error.number != UNSURE:
+                raise self._explain(error) from None
+            whole = self._steps.done > start  # nothing of the next batch has run
         finally:
             count = self._steps.done - start
             self.left -= count
@@ -185,10 +270,18 @@ def row_gather(
 def can_gather(sources: Sequence[Any], targets: Sequence[Any]) -> bool:
     """Return whether the native gather supports these arrays without a conversion."""
     return bool(targets) and all(
-        isinstance(s, np.ndarray)
-        and s.flags.c_contiguous
+        _is_readable(s)
         and s.dtype == t.dtype
         and s.shape[1:] == t.shape[1:]
-        and s.size > 0
+        and math.prod(s.shape) > 0
         for s, t in zip(sources, targets)
     )
+
+
+def _is_readable(source: Any) -> bool:
+    """Return whether a loop can read a source: all its arrays are in C order."""
+    arrays = [source]
+    if isinstance(source, MappedRows):
+        arrays = []
+        source.formula.fold(lambda leaf: arrays.append(leaf.content), lambda node, parts: None)
+    return all(isinstance(a, np.ndarray) and a.flags.c_contiguous for a in arrays)
