@@ -45,7 +45,9 @@ class Formula:
         """Return the formula of the same numbers in a dtype."""
         return self if self.dtype == dtype else Formula("cast", dtype, (self,))
 
-    def fold(self, leaf: Callable[[Formula], Any], node: Callable[[Formula, list[Any]], Any]) -> Any:
+    def fold(
+        self, leaf: Callable[[Formula], Any], node: Callable[[Formula, list[Any]], Any]
+    ) -> Any:
         """Return the result of `node(formula, results of its operands)`, `leaf(formula)` first.
 
         Args:
@@ -62,6 +64,23 @@ class Formula:
             return results[key]
 
         return visit(self)
+
+    def inputs(self) -> list[Any]:
+        """Return the arrays or `MappedRows` of all inputs."""
+        found: list[Any] = []
+
+        def leaf(part: Formula) -> None:
+            if part.op == "input":
+                found.append(part.content)
+
+        self.fold(leaf, lambda part, parts: None)
+        return found
+
+    def count(self) -> int:
+        """Return the number of different operations."""
+        ops: list[str] = []
+        self.fold(lambda part: None, lambda part, parts: ops.append(part.op))
+        return len(ops)
 
 
 class MappedRows:

@@ -23,15 +23,15 @@ import numpy as np
 
 from kerasish import tree
 from kerasish.data.elements import row_of, to_element
+from kerasish.data.row_columns import columns_of, rows_to_compare, take_rows
 from kerasish.data.row_functions import ATTRIBUTES, FUNCTIONS, NUMPY
 from kerasish.data.row_values import NUMBERS, NotRowWise, Row, Table
 from kerasish.data.selecting import call
 from kerasish.engine.data.rows import RowsAhead
-from kerasish.row_formulas import Formula, MappedRows, by_row
+from kerasish.row_formulas import Formula
 from kerasish.typing import Array
 
 _MOST_FAILURES = 3
-_COMPARED = 32  # rows that are compared before a formula is used
 
 _OPCODES = frozenset(
     """
@@ -178,7 +178,7 @@ class RowCalls:
         possible = _IS_NUMPY_2 and type(function) is FunctionType
         self._left = _MOST_FAILURES if possible and _examined(function.__code__) else 0
         self._is_new = self._formula_is_new = True
-        self._formulas_left = _MOST_FAILURES
+        self._has_formulas = True
 
     def __call__(self, block: Any, count: int) -> Any:
         """Return the block of the results, or None: then the function must be called per element.
@@ -213,28 +213,32 @@ class RowCalls:
         Args:
             ahead: the rows, each an element, or batches, each an element.
         """
-        rows = ahead.order[: ahead.size or (_COMPARED if self._formula_is_new else 1)]
-        if not self._left or not self._formulas_left or not len(rows) or len(rows) < ahead.size:
+        if not self._left or not self._has_formulas:
+            return None
+        rows = rows_to_compare(ahead) if self._formula_is_new else ahead.order[: ahead.size or 1]
+        if not len(rows) or len(rows) < ahead.size:
             return None
         try:
             columns = self._formulas(ahead, rows)
         except Exception:  # noqa: BLE001 - calls per element raise what users should see
-            self._formulas_left -= 1
+            self._has_formulas = False
             return None
         self._formula_is_new = False
         return ahead._replace(columns=columns)
 
     def _formulas(self, ahead: RowsAhead, rows: Array) -> Any:
         """Return the columns of the results; the results for some rows are compared."""
-        block, count = tree.map_structure(lambda c: _rows_of(c, rows), ahead.columns), len(rows)
+        block, count = tree.map_structure(lambda c: take_rows(c, rows), ahead.columns), len(rows)
         if ahead.size:
             block, count = tree.map_structure(lambda part: part[None], block), 1
         result, owners = _call(self._function, block, ahead.columns)
-        blocks = _as_blocks(result, count, owners)
-        for row in range(count):
-            element = call(self._function, row_of(block, row))
-            _compare(blocks, to_element(element, str), row)
-        return _as_columns(result, ahead.size)
+        columns = columns_of(result, ahead.size)
+        if self._formula_is_new or not ahead.size:  # to compare a batch takes longer than a row
+            blocks = _as_blocks(result, count, owners)
+            for row in range(count):
+                element = call(self._function, row_of(block, row))
+                _compare(blocks, to_element(element, str), row)
+        return columns
 
 
 def call_by_rows(function: Callable[..., Any], block: Any, count: int) -> Any:
@@ -284,39 +288,6 @@ def _as_rows(block: Any, owners: list[Any], column: Any) -> Any:
     return Row(block, Formula("input", block.dtype, content=column) if known else None)
 
 
-def _rows_of(column: Any, rows: Array) -> Array:
-    is_mapped = isinstance(column, MappedRows)
-    return column.take(rows) if is_mapped else np.take(column, rows, axis=0)
-
-
-def _as_columns(result: Any, size: int) -> Any:
-    """Return the columns of all results of a function, from its result for some rows.
-
-    Args:
-        result: of Rows with formulas.
-        size: the rows per element; 0: each is one.
-    """
-    if type(result) is tuple:
-        return tuple([_as_columns(part, size) for part in result])
-    if type(result) is dict:
-        return {key: _as_columns(part, size) for key, part in result.items()}
-    if type(result) is not Row or result.formula is None:
-        raise NotRowWise("no formula of each number")
-    formula = by_row(result.formula, size)
-    if formula is None or size and result.shape[:1] != (size,):
-        raise NotRowWise("batches whose rows are computed differently")
-    shape = result.shape[1:] if size else result.shape
-    inputs: list[Any] = []
-    formula.fold(lambda leaf: inputs.append(leaf.content) if leaf.op == "input" else None,
-                 lambda node, parts: None)  # fmt: skip
-    rows = inputs[0]
-    if any(len(other) != len(rows) for other in inputs):
-        raise NotRowWise("columns of unequal length")
-    if formula.op == "input" and rows.flags.c_contiguous:
-        return rows.reshape(len(rows), *shape)
-    return MappedRows(formula, (len(rows), *shape))
-
-
 def _as_blocks(result: Any, count: int, owners: list[Any]) -> Any:
     """Return the blocks that a function's result represents: arrays as `stack` makes them.
 
@@ -361,5 +332,10 @@ def _compare(blocks: Any, element: Any, row: int) -> None:
         dtype, shape = getattr(element, "dtype", None), getattr(element, "shape", None)
         if dtype != blocks.dtype or shape != blocks.shape[1:]:
             raise NotRowWise("another dtype or shape")
-        if blocks[row].tobytes() != element.tobytes():
+        if blocks.dtype.kind == "c":
+            equal = blocks[row].tobytes() == element.tobytes()
+        else:
+            bits = f"u{blocks.itemsize}"
+            equal = np.array_equal(blocks[row].view(bits), element.view(bits))
+        if not equal:
             raise NotRowWise("another result")

@@ -6,7 +6,6 @@ of `train_on_batch`, are looked at one by one: one maximum over the labels per b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np

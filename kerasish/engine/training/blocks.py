@@ -175,7 +175,8 @@ class BlockRun:
         self._error: Exception | None = None  # raised by the batch after those of the block
         self._ranks = current_sharding() is not None  # they read equally many batches at once
         self._most = MOST_AHEAD  # of the next block
-        self._unsure = 0  # runs over mapped rows that ended where NumPy may have a warning
+        self._asks = True  # whether the data is asked for rows in memory
+        self._unsure = 0  # batches of mapped rows for which NumPy may have a warning
         self._step = 0.0  # seconds of one, in the last block
 
     def run(self) -> None:
@@ -187,7 +188,7 @@ class BlockRun:
             ahead, read = self._ahead(), self._batches.has_pushed_back
             if ahead is not None and not read and self._run_rows(ahead):
                 by_rows = True
-            elif by_rows and self._unsure < _MOST_UNSURE or ahead is not None and read:
+            elif by_rows and self._asks or ahead is not None and read:
                 more = self._run_single()
             else:
                 more = self._data.reads_ahead > 0 and self._run_block()
@@ -218,13 +219,13 @@ class BlockRun:
 
     def _ahead(self) -> BatchesAhead | None:
         """Return the next batches where they are rows in memory that all pass the check."""
-        ahead, check = self._data.batches_ahead(), self._check
+        ahead, check = self._data.batches_ahead() if self._asks else None, self._check
         if ahead is None:
             return None
-        if _is_mapped(ahead):
-            # Ranks do equally many batches at once: none may end before the others.
-            if self._unsure == _MOST_UNSURE or self._ranks or check is not None and check.reads_x:
-                return None
+        # Ranks do equally many batches at once: none may end before the others.
+        if _is_mapped(ahead) and (self._ranks or check is not None and check.reads_x):
+            self._asks = False
+            return None
         if check is not None:
             try:
                 check(*_checkable(ahead))
@@ -236,6 +237,7 @@ class BlockRun:
         """Run batches of rows; return whether the engine can do so."""
         steps, resume = self._run.over_rows(*ahead), self._resume
         if steps is None:
+            self._asks = not _is_mapped(ahead)
             return False
         while steps.left and not self._program.model.stop_training:
             limits = (SECONDS_BETWEEN_UPDATES, None) if resume is None else resume.ahead()
@@ -246,6 +248,7 @@ class BlockRun:
                 self._save_after(done)
             else:  # the function is called for this batch
                 self._unsure += 1
+                self._asks = self._unsure < _MOST_UNSURE
                 self._run_single()
             if _is_mapped(ahead):
                 break  # what the function reads from outside may have changed

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import functools
 import math
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +11,7 @@ import numpy as np
 from kerasish.backends.backend import Timing
 from kerasish.backends.static.codegen import arguments
 from kerasish.backends.static.codegen.cost import choose_threads
-from kerasish.backends.static.codegen.description import Kernel, KernelBuilder, Symbol
+from kerasish.backends.static.codegen.description import Kernel, KernelBuilder
 from kerasish.backends.static.codegen.driver import (
     Program,
     Record,
@@ -27,6 +25,7 @@ from kerasish.backends.static.codegen.driver import (
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.runtime.filling import leaves_of
+from kerasish.backends.static.runtime.mapped_rows import mapped_kernel
 from kerasish.backends.static.strict import records as strict_records
 from kerasish.row_formulas import Formula, MappedRows
 from kerasish.typing import Array
@@ -62,12 +61,11 @@ class RowGather:
         threads = choose_threads(kernel, self.size, columns, self.threads)
         owner, scratch = aligned(arguments.scratch_size(kernel, columns, 1, threads))
         total = np.zeros(1, np.float64)
-        addresses = [
-            arguments.Operand(0, (1,)), *operands, arguments.Operand(target.ctypes.data, (columns,)),
-            *[arguments.Operand(total.ctypes.data, (0,))][:is_checked],
-        ]  # fmt: skip
+        outputs = [arguments.Operand(target.ctypes.data, (columns,))]
+        if is_checked:
+            outputs.append(arguments.Operand(total.ctypes.data, (0,)))
         block = arguments.pack(
-            kernel, addresses, table=load_runtime().table, columns=columns, rows=self.size,
+            kernel, [arguments.Operand(0, (1,)), *operands, *outputs], table=load_runtime().table, columns=columns, rows=self.size,
             threads=threads, scratch=scratch,
         )  # fmt: skip
         self.records.append(Record(compile_one(kernel), block, "rows of the batch"))
@@ -108,52 +106,6 @@ def _gather_kernel(dtype: str) -> Kernel:
     rows = k.input(dtype, gather=index)
     k.output(k.op("stop_gradient", rows), dtype)
     return k.build()
-
-
-def mapped_kernel(formula: Formula) -> tuple[Kernel, list[arguments.Operand], bool]:
-    """Return a loop that gathers rows and computes their formula, and what it reads.
-
-    Its first input holds the numbers of the rows, its first output the results. The second output
-    is 0 if all floats on the way are finite, else NaN; there is none where there are no floats.
-
-    Returns:
-        The kernel, its inputs from the second one on, and whether there is a second output.
-    """
-    k = KernelBuilder()
-    index = k.input("int64", level="row")
-    operands: list[arguments.Operand] = []
-    known: dict[int, Symbol] = {}
-    floats: list[Symbol] = []
-
-    def leaf(part: Formula) -> None:
-        content = part.content
-        if id(content) in known:
-            return
-        if part.op == "input":
-            symbol = k.input(content.dtype.name, gather=index)
-            columns = math.prod(content.shape[1:])
-            at = arguments.Operand(content.ctypes.data, (columns,), limit=content.shape[0])
-        else:
-            symbol = k.input(content.dtype.name, level="column" if content.ndim else "scalar")
-            at = arguments.Operand(content.ctypes.data, (0,))
-        known[id(content)] = symbol
-        operands.append(at)
-
-    formula.fold(leaf, lambda part, parts: None)  # inputs come before operations
-
-    def node(part: Formula, parts: list[Symbol]) -> Symbol:
-        dtype = part.dtype.name
-        symbol = k.op(part.op, *parts, dtype=dtype if part.op == "cast" else None)
-        if part.dtype.kind == "f":
-            floats.append(symbol)
-        return symbol
-
-    result = formula.fold(lambda part: known[id(part.content)], node)
-    k.output(result, formula.dtype.name)
-    if floats:
-        zeros = [k.op("cast", x - x, dtype="float64") for x in floats]
-        k.output(k.op("all_sum", functools.reduce(operator.add, zeros)), "float64")
-    return k.build(), operands, bool(floats)
 
 
 class RowSteps:
@@ -280,8 +232,5 @@ def can_gather(sources: Sequence[Any], targets: Sequence[Any]) -> bool:
 
 def _is_readable(source: Any) -> bool:
     """Return whether a loop can read a source: all its arrays are in C order."""
-    arrays = [source]
-    if isinstance(source, MappedRows):
-        arrays = []
-        source.formula.fold(lambda leaf: arrays.append(leaf.content), lambda node, parts: None)
+    arrays = source.formula.inputs() if isinstance(source, MappedRows) else [source]
     return all(isinstance(a, np.ndarray) and a.flags.c_contiguous for a in arrays)
