@@ -1,6 +1,6 @@
 """Element-wise formulas of rows of arrays, which an engine may compute while it gathers the rows.
 
-A `Formula` is a tree of operations on numbers at the same place: each is exact or correctly
+A `RowFormula` is a tree of operations on numbers at the same place: each is exact or correctly
 rounded, so that every engine computes the same bits. NumPy's warnings are not part of it: where a
 result is not finite, NumPy may have one, and the function that the formula was read from must be
 called.
@@ -22,7 +22,7 @@ OPS = {
 """Name of an operation -> NumPy's function. There are also "input", "value" and "cast"."""
 
 
-class Formula:
+class RowFormula:
     """One operation of a formula. Equal parts of a formula are the same object.
 
     Args:
@@ -37,16 +37,16 @@ class Formula:
     __slots__ = ("args", "content", "dtype", "op")
 
     def __init__(
-        self, op: str, dtype: Any, args: tuple[Formula, ...] = (), content: Any = None
+        self, op: str, dtype: Any, args: tuple[RowFormula, ...] = (), content: Any = None
     ) -> None:
         self.op, self.dtype, self.args, self.content = op, np.dtype(dtype), args, content
 
-    def cast(self, dtype: Any) -> Formula:
+    def cast(self, dtype: Any) -> RowFormula:
         """Return the formula of the same numbers in a dtype."""
-        return self if self.dtype == dtype else Formula("cast", dtype, (self,))
+        return self if self.dtype == dtype else RowFormula("cast", dtype, (self,))
 
     def fold(
-        self, leaf: Callable[[Formula], Any], node: Callable[[Formula, list[Any]], Any]
+        self, leaf: Callable[[RowFormula], Any], node: Callable[[RowFormula, list[Any]], Any]
     ) -> Any:
         """Return the result of `node(formula, results of its operands)`, `leaf(formula)` first.
 
@@ -56,7 +56,7 @@ class Formula:
         """
         results: dict[int, Any] = {}
 
-        def visit(formula: Formula) -> Any:
+        def visit(formula: RowFormula) -> Any:
             key = id(formula)
             if key not in results:
                 parts = [visit(part) for part in formula.args]
@@ -69,7 +69,7 @@ class Formula:
         """Return the arrays or `MappedRows` of all inputs."""
         found: list[Any] = []
 
-        def leaf(part: Formula) -> None:
+        def leaf(part: RowFormula) -> None:
             if part.op == "input":
                 found.append(part.content)
 
@@ -92,7 +92,7 @@ class MappedRows:
         shape: the number of rows, and the shape of each.
     """
 
-    def __init__(self, formula: Formula, shape: tuple[int, ...]) -> None:
+    def __init__(self, formula: RowFormula, shape: tuple[int, ...]) -> None:
         self.formula, self.shape, self.dtype = formula, shape, formula.dtype
 
     def __len__(self) -> int:
@@ -105,13 +105,13 @@ class MappedRows:
     def take(self, indices: Array) -> Array:
         """Return the rows at `indices`, as NumPy computes them."""
 
-        def leaf(formula: Formula) -> Array:
+        def leaf(formula: RowFormula) -> Array:
             content = formula.content
             if formula.op == "value":
                 return content
             return content.take(indices, axis=0).reshape(len(indices), -1)
 
-        def node(formula: Formula, parts: list[Array]) -> Array:
+        def node(formula: RowFormula, parts: list[Array]) -> Array:
             if formula.op == "cast":
                 return parts[0].astype(formula.dtype)
             return OPS[formula.op](*parts)
@@ -130,7 +130,7 @@ def first_rows(array: Any, count: int) -> Array:
     return array.like(count) if isinstance(array, MappedRows) else array[:count]
 
 
-def by_row(formula: Formula, size: int) -> Formula | None:
+def by_row(formula: RowFormula, size: int) -> RowFormula | None:
     """Return the formula of a row for that of an element.
 
     Args:
@@ -141,7 +141,7 @@ def by_row(formula: Formula, size: int) -> Formula | None:
         The formula as `MappedRows` takes it; None if its values differ between rows.
     """
 
-    def leaf(part: Formula) -> Formula | None:
+    def leaf(part: RowFormula) -> RowFormula | None:
         content = part.content
         if part.op == "input":
             return content.formula if isinstance(content, MappedRows) else part
@@ -150,11 +150,11 @@ def by_row(formula: Formula, size: int) -> Formula | None:
         rows = content.reshape(size or 1, -1)
         if len(rows) > 1 and any(row.tobytes() != rows[0].tobytes() for row in rows[1:]):
             return None
-        return Formula("value", part.dtype, content=np.array(rows[0]))
+        return RowFormula("value", part.dtype, content=np.array(rows[0]))
 
-    def node(part: Formula, parts: list[Formula | None]) -> Formula | None:
+    def node(part: RowFormula, parts: list[RowFormula | None]) -> RowFormula | None:
         args = tuple([one for one in parts if one is not None])
-        return Formula(part.op, part.dtype, args) if len(args) == len(parts) else None
+        return RowFormula(part.op, part.dtype, args) if len(args) == len(parts) else None
 
-    result: Formula | None = formula.fold(leaf, node)
+    result: RowFormula | None = formula.fold(leaf, node)
     return result

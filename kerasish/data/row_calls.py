@@ -28,7 +28,7 @@ from kerasish.data.row_functions import ATTRIBUTES, FUNCTIONS, NUMPY
 from kerasish.data.row_values import NUMBERS, NotRowWise, Row, Table
 from kerasish.data.selecting import call
 from kerasish.engine.data.rows import RowsAhead
-from kerasish.row_formulas import Formula
+from kerasish.row_formulas import RowFormula
 from kerasish.typing import Array
 
 _MOST_FAILURES = 3
@@ -285,7 +285,7 @@ def _as_rows(block: Any, owners: list[Any], column: Any) -> Any:
         raise NotRowWise("elements of another kind")
     owners.append(_owner(block))
     known = column is not None and block.dtype in NUMBERS and block.size
-    return Row(block, Formula("input", block.dtype, content=column) if known else None)
+    return Row(block, RowFormula("input", block.dtype, content=column) if known else None)
 
 
 def _as_blocks(result: Any, count: int, owners: list[Any]) -> Any:

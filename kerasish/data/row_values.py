@@ -20,7 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from kerasish.row_formulas import OPS, Formula
+from kerasish.row_formulas import OPS, RowFormula
 from kerasish.typing import Array
 
 NUMBERS = frozenset(
@@ -46,7 +46,7 @@ class Row:
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 1000.0
 
-    def __init__(self, block: Array, formula: Formula | None = None) -> None:
+    def __init__(self, block: Array, formula: RowFormula | None = None) -> None:
         self.block, self.formula = block, formula
 
     # --- facts that all rows share ----------------------------------------------------------------
@@ -234,23 +234,24 @@ def _ufunc(ufunc: Any, check: Callable[[Any, list[Any], int], None] | None = Non
     return applied
 
 
-def _formula(ufunc: Any, values: tuple[Any, ...], result: Array) -> Formula | None:
+def _formula(ufunc: Any, values: tuple[Any, ...], result: Array) -> RowFormula | None:
     """Return the formula of a ufunc's result; None where not all that it needs is known."""
     op, shape, dtype = _OPS.get(ufunc), result.shape[1:], result.dtype
-    rows = [value for value in values if type(value) is Row]
-    if op is None or any(row.formula is None or row.shape != shape for row in rows):
+    if op is None or any(type(v) is Row and (not v.formula or v.shape != shape) for v in values):
         return None
     if dtype.kind == "b" or dtype.kind in "iu" and not shape:
         return None  # NumPy warns of single integers that overflow
-    args = []
-    for value in values:
-        if type(value) is Row:
-            args.append(value.formula.cast(dtype))
-        else:
-            content = np.array(value, dtype)  # a copy: the array may change
-            whole = content if not content.ndim else np.broadcast_to(content, shape)
-            args.append(Formula("value", dtype, content=whole))
-    return Formula(op, dtype, tuple(args))
+    return RowFormula(op, dtype, tuple([_operand(value, dtype, shape) for value in values]))
+
+
+def _operand(value: Any, dtype: Any, shape: tuple[int, ...]) -> RowFormula:
+    known = value.formula if type(value) is Row else None
+    if known is not None:
+        return known.cast(dtype)
+    content = np.array(value, dtype)  # a copy: the array may change
+    return RowFormula(
+        "value", dtype, content=np.broadcast_to(content, shape if content.ndim else ())
+    )
 
 
 _OPS = {ufunc: op for op, ufunc in OPS.items()}

@@ -8,10 +8,10 @@ import operator
 
 from kerasish.backends.static.codegen.arguments import Operand
 from kerasish.backends.static.codegen.description import Kernel, KernelBuilder, Symbol
-from kerasish.row_formulas import Formula
+from kerasish.row_formulas import RowFormula
 
 
-def mapped_kernel(formula: Formula) -> tuple[Kernel, list[Operand], bool]:
+def mapped_kernel(formula: RowFormula) -> tuple[Kernel, list[Operand], bool]:
     """Return a loop that gathers rows and computes their formula, and what it reads.
 
     Its first input holds the numbers of the rows, its first output the results. The second output
@@ -26,7 +26,7 @@ def mapped_kernel(formula: Formula) -> tuple[Kernel, list[Operand], bool]:
     known: dict[int, Symbol] = {}
     floats: list[Symbol] = []
 
-    def leaf(part: Formula) -> None:
+    def leaf(part: RowFormula) -> None:
         content = part.content
         if id(content) in known:
             return
@@ -42,7 +42,7 @@ def mapped_kernel(formula: Formula) -> tuple[Kernel, list[Operand], bool]:
 
     formula.fold(leaf, lambda part, parts: None)  # inputs come before operations
 
-    def node(part: Formula, parts: list[Symbol]) -> Symbol:
+    def node(part: RowFormula, parts: list[Symbol]) -> Symbol:
         dtype = part.dtype.name
         symbol = k.op(part.op, *parts, dtype=dtype if part.op == "cast" else None)
         if part.dtype.kind == "f":

@@ -27,7 +27,7 @@ from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.runtime.filling import leaves_of
 from kerasish.backends.static.runtime.mapped_rows import mapped_kernel
 from kerasish.backends.static.strict import records as strict_records
-from kerasish.row_formulas import Formula, MappedRows
+from kerasish.row_formulas import MappedRows, RowFormula
 from kerasish.typing import Array
 
 UNSURE = -1  # the number of the condition that all floats of `MappedRows` are finite
@@ -54,18 +54,20 @@ class RowGather:
             else:
                 self._add(source, target)
 
-    def _add_mapped(self, formula: Formula, target: Array) -> None:
+    def _add_mapped(self, formula: RowFormula, target: Array) -> None:
         """Add the records that compute rows, and those that check them."""
         kernel, operands, is_checked = mapped_kernel(formula)
         columns = math.prod(target.shape[1:])
         threads = choose_threads(kernel, self.size, columns, self.threads)
         owner, scratch = aligned(arguments.scratch_size(kernel, columns, 1, threads))
         total = np.zeros(1, np.float64)
-        outputs = [arguments.Operand(target.ctypes.data, (columns,))]
+        operands = [
+            arguments.Operand(0, (1,)), *operands, arguments.Operand(target.ctypes.data, (columns,))
+        ]  # fmt: skip
         if is_checked:
-            outputs.append(arguments.Operand(total.ctypes.data, (0,)))
+            operands.append(arguments.Operand(total.ctypes.data, (0,)))
         block = arguments.pack(
-            kernel, [arguments.Operand(0, (1,)), *operands, *outputs], table=load_runtime().table, columns=columns, rows=self.size,
+            kernel, operands, table=load_runtime().table, columns=columns, rows=self.size,
             threads=threads, scratch=scratch,
         )  # fmt: skip
         self.records.append(Record(compile_one(kernel), block, "rows of the batch"))
