@@ -76,6 +76,22 @@ class RowFormula:
         self.fold(leaf, lambda part, parts: None)
         return found
 
+    def key(self) -> tuple[Any, ...]:
+        """Return what is equal for formulas of the same arrays and values."""
+        lines: list[tuple[Any, ...]] = []
+
+        def note(*line: Any) -> int:
+            lines.append(line)
+            return len(lines)
+
+        def leaf(part: RowFormula) -> int:
+            content = part.content
+            is_value = part.op == "value"
+            return note(part.op, part.dtype.str, content.tobytes() if is_value else id(content))
+
+        self.fold(leaf, lambda part, parts: note(part.op, part.dtype.str, *parts))
+        return tuple(lines)
+
     def count(self) -> int:
         """Return the number of different operations."""
         ops: list[str] = []

@@ -208,7 +208,7 @@ class RowCalls:
     def formulas(self, ahead: RowsAhead) -> RowsAhead | None:
         """Return the function's results for rows that are read next; None: call the function.
 
-        Each column becomes `MappedRows`, or an array.
+        Each column becomes `MappedRows`.
 
         Args:
             ahead: the rows, each an element, or batches, each an element.

@@ -37,7 +37,7 @@ def take_rows(column: Any, rows: Array) -> Array:
 
 
 def columns_of(result: Any, size: int) -> Any:
-    """Return the columns of a function's results: arrays or `MappedRows` in its structure.
+    """Return the columns of a function's results: `MappedRows` in its structure.
 
     Args:
         result: what the function returned for some rows: tuples and dicts of `Row`.
@@ -57,10 +57,9 @@ def columns_of(result: Any, size: int) -> Any:
     formula = by_row(result.formula, size)
     if formula is None:
         raise NotRowWise("batches whose rows are computed differently")
-    arrays, ops = formula.inputs(), formula.count()
-    if ops > _MOST_OPS or any(len(array) != len(arrays[0]) for array in arrays):
+    arrays = formula.inputs()
+    if formula.count() > _MOST_OPS or any(len(array) != len(arrays[0]) for array in arrays):
         raise NotRowWise("a formula of too many operations")
     if not all(array.flags.c_contiguous for array in arrays):
         raise NotRowWise("rows that are no neighbors in memory")
-    shape = (len(arrays[0]), *result.shape[1 if size else 0 :])
-    return MappedRows(formula, shape) if ops else arrays[0].reshape(shape)
+    return MappedRows(formula, (len(arrays[0]), *result.shape[1 if size else 0 :]))

@@ -53,6 +53,8 @@ FORMULAS = [
     lambda x: x * np.float64(0.1),
     lambda x: x + True,
     lambda x: x[:] * 1e-3,
+    lambda x: x,
+    lambda x: x.reshape(3, 7),
 ]
 INTEGERS = [
     lambda x: x.astype("int32"),
@@ -118,11 +120,8 @@ def test_the_bits_are_those_of_numpy(dtype):
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             expected = np.stack([function(row) for row in x[order]])
-        if isinstance(columns, MappedRows):
-            assert_bits(columns.take(order), expected)
-            assert_bits(computed(columns, order, threads), expected)
-        else:  # nothing is left to be computed
-            assert_bits(columns[order], expected)
+        assert_bits(columns.take(order), expected)
+        assert_bits(computed(columns, order, threads), expected)
         used += 1
     assert used >= 40 - 8 * (dtype == "bool")
 
@@ -276,7 +275,7 @@ def test_random_formulas():
         if x.dtype.kind == "f":
             x[order[-1], 0, 0] = draw.choice([1.0, 3e38, np.nan])
         columns = formula_of(function, x, order, size)
-        if not isinstance(columns, MappedRows):
+        if columns is None:
             continue
         result = computed(columns, order[32:], int(draw.integers(1, 3)))
         refused += result is None
@@ -472,6 +471,25 @@ def test_wrong_labels_are_found_before_their_batch():
     cast = Dataset.from_tensor_slices((X, labels)).map(prepared).batch(8)
     with pytest.raises(ValueError, match="5"):
         train(cast)
+
+
+def test_labels_are_checked_again_where_their_formula_has_changed(monkeypatch):
+    monkeypatch.setattr(blocks, "SECONDS_BETWEEN_UPDATES", 0.0)
+    leave, offset, counts = SourceData.leave_out, 0.0, []
+
+    def leave_out(self, count):
+        nonlocal offset
+        leave(self, count)
+        counts.append(count)
+        offset = 3.0 if len(counts) == 5 else 0.0
+
+    def function(x, y):
+        return x / 255, y.astype("float32") + offset
+
+    monkeypatch.setattr(SourceData, "leave_out", leave_out)
+    with pytest.raises(ValueError, match="numbers 0 to 2"):
+        train(Dataset.from_tensor_slices((X, Y)).map(function).batch(8))
+    assert counts == [1] * 5
 
 
 def test_embeddings_get_checked_batches(runs):

@@ -176,6 +176,7 @@ class BlockRun:
         self._ranks = current_sharding() is not None  # they read equally many batches at once
         self._most = MOST_AHEAD  # of the next block
         self._asks = True  # whether the data is asked for rows in memory
+        self._checked: list[Any] = []  # the formulas of the mapped rows that passed the check
         self._unsure = 0  # batches of mapped rows for which NumPy may have a warning
         self._step = 0.0  # seconds of one, in the last block
 
@@ -226,11 +227,13 @@ class BlockRun:
         if _is_mapped(ahead) and (self._ranks or check is not None and check.reads_x):
             self._asks = False
             return None
-        if check is not None:
+        formulas = [a.formula.key() for a in ahead.arrays if isinstance(a, MappedRows)]
+        if check is not None and (not formulas or formulas != self._checked):
             try:
                 check(*_checkable(ahead))
             except ValueError:
                 return None  # the row may be one that is never taken: batches are checked
+            self._checked = formulas
         return ahead
 
     def _run_rows(self, ahead: BatchesAhead) -> bool:

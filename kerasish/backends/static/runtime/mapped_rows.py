@@ -50,6 +50,8 @@ def mapped_kernel(formula: RowFormula) -> tuple[Kernel, list[Operand], bool]:
         return symbol
 
     result = formula.fold(lambda part: known[id(part.content)], node)
+    if not formula.args:
+        result = k.op("stop_gradient", result)
     k.output(result, formula.dtype.name)
     if floats:
         zeros = [k.op("cast", x - x, dtype="float64") for x in floats]
