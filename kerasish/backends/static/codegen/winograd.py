@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static.codegen import memory
 from kerasish.backends.static.codegen import winograd_tiles as tiles
 from kerasish.backends.static.codegen.tiles import least, share, word, zeros
 from kerasish.backends.static.machine.assembly import (
@@ -156,18 +155,14 @@ class _Worker:
         def one(t: Value, place: list[Value]) -> list[Value]:
             sample, down, across = place
             body(t, _Tile(sample, down, across))
-            across, right = self._next(across, size["across"])
-            down = w.add(down, right)
-            down, below = self._wrapped(down, size["down"])
+            across, right = self._wrapped(w.add(across, word(1)), size["across"])
+            down, below = self._wrapped(w.add(down, right), size["down"])
             return [w.add(sample, below), down, across]
 
         w.loop(word(0), count, 1, [sample, down, across], one)
 
-    def _next(self, number: Value, count: Value) -> tuple[Value, Value]:
-        """Return the next number of 0 .. count - 1, and 1 if it starts again, else 0."""
-        return self._wrapped(self.w.add(number, word(1)), count)
-
     def _wrapped(self, number: Value, count: Value) -> tuple[Value, Value]:
+        """Return a number, 0 if it is `count`; and 1 if it is `count`, else 0."""
         w = self.w
         over = w.compare("eq", number, count)
         return w.select(over, word(0), number), w.convert("zext", over, "int64")
@@ -346,7 +341,7 @@ class _Worker:
                 )
 
             sums = w.loop(word(0), word(9), 1, [zeros(LANES)], tap)
-            memory.store_full(w, sums[0], w.address(buffer, w.mul(n, word(LANES)), 4), "float32")
+            w.store_value(sums[0], w.address(buffer, w.mul(n, word(LANES)), 4))
             return []
 
         w.loop(word(0), word(4), 1, [], output)
