@@ -16,6 +16,7 @@ Argument block (int64 words): 0 table, 1 threads, then the words of `_SIZES`, an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
@@ -328,20 +329,25 @@ class _Worker:
                 pixel = w.mul(w.add(w.mul(i, size["width"]), j), size["channels"])
                 row = w.mul(k, size["channels"])
 
-                def channel(c: Value, sums: list[Value]) -> list[Value]:
-                    number = w.load_value(w.address(image, w.add(pixel, c), 4), "float32")
-                    at = w.add(w.mul(w.add(row, c), size["filters"]), f)
-                    taps = w.load_value(w.address(self.at["kernel"], at, 4), "float32", LANES)
-                    return [w.fma(w.splat(number, LANES), taps, sums[0])]
+                def channels(c: Value, sums: list[Value]) -> list[Value]:
+                    results = []
+                    for i, total in enumerate(sums):
+                        own = w.add(c, word(i))
+                        number = w.load_value(w.address(image, w.add(pixel, own), 4), "float32")
+                        at = w.add(w.mul(w.add(row, own), size["filters"]), f)
+                        taps = w.load_value(w.address(self.at["kernel"], at, 4), "float32", LANES)
+                        results.append(w.fma(w.splat(number, LANES), taps, total))
+                    return results
 
                 return w.branch(
                     inside,
-                    lambda: w.loop(word(0), size["channels"], 1, sums, channel),
+                    lambda: w.loop(word(0), size["channels"], _UNROLLED, sums, channels),
                     lambda: sums,
                 )
 
-            sums = w.loop(word(0), word(9), 1, [zeros(LANES)], tap)
-            w.store_value(sums[0], w.address(buffer, w.mul(n, word(LANES)), 4))
+            sums = w.loop(word(0), word(9), 1, [zeros(LANES)] * _UNROLLED, tap)
+            total = functools.reduce(w.add, sums)
+            w.store_value(total, w.address(buffer, w.mul(n, word(LANES)), 4))
             return []
 
         w.loop(word(0), word(4), 1, [], output)
