@@ -16,12 +16,12 @@ Argument block (int64 words): 0 table, 1 threads, then the words of `_SIZES`, an
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from kerasish.backends.static.codegen import memory
 from kerasish.backends.static.codegen import winograd_tiles as tiles
 from kerasish.backends.static.codegen.tiles import least, share, word, zeros
 from kerasish.backends.static.machine.assembly import (
@@ -156,18 +156,14 @@ class _Worker:
         def one(t: Value, place: list[Value]) -> list[Value]:
             sample, down, across = place
             body(t, _Tile(sample, down, across))
-            across, right = self._next(across, size["across"])
-            down = w.add(down, right)
-            down, below = self._wrapped(down, size["down"])
+            across, right = self._wrapped(w.add(across, word(1)), size["across"])
+            down, below = self._wrapped(w.add(down, right), size["down"])
             return [w.add(sample, below), down, across]
 
         w.loop(word(0), count, 1, [sample, down, across], one)
 
-    def _next(self, number: Value, count: Value) -> tuple[Value, Value]:
-        """Return the next number of 0 .. count - 1, and 1 if it starts again, else 0."""
-        return self._wrapped(self.w.add(number, word(1)), count)
-
     def _wrapped(self, number: Value, count: Value) -> tuple[Value, Value]:
+        """Return a number, 0 if it is `count`; and 1 if it is `count`, else 0."""
         w = self.w
         over = w.compare("eq", number, count)
         return w.select(over, word(0), number), w.convert("zext", over, "int64")
@@ -333,20 +329,25 @@ class _Worker:
                 pixel = w.mul(w.add(w.mul(i, size["width"]), j), size["channels"])
                 row = w.mul(k, size["channels"])
 
-                def channel(c: Value, sums: list[Value]) -> list[Value]:
-                    number = w.load_value(w.address(image, w.add(pixel, c), 4), "float32")
-                    at = w.add(w.mul(w.add(row, c), size["filters"]), f)
-                    taps = w.load_value(w.address(self.at["kernel"], at, 4), "float32", LANES)
-                    return [w.fma(w.splat(number, LANES), taps, sums[0])]
+                def channels(c: Value, sums: list[Value]) -> list[Value]:
+                    results = []
+                    for i, total in enumerate(sums):
+                        own = w.add(c, word(i))
+                        number = w.load_value(w.address(image, w.add(pixel, own), 4), "float32")
+                        at = w.add(w.mul(w.add(row, own), size["filters"]), f)
+                        taps = w.load_value(w.address(self.at["kernel"], at, 4), "float32", LANES)
+                        results.append(w.fma(w.splat(number, LANES), taps, total))
+                    return results
 
                 return w.branch(
                     inside,
-                    lambda: w.loop(word(0), size["channels"], 1, sums, channel),
+                    lambda: w.loop(word(0), size["channels"], _UNROLLED, sums, channels),
                     lambda: sums,
                 )
 
-            sums = w.loop(word(0), word(9), 1, [zeros(LANES)], tap)
-            memory.store_full(w, sums[0], w.address(buffer, w.mul(n, word(LANES)), 4), "float32")
+            sums = w.loop(word(0), word(9), 1, [zeros(LANES)] * _UNROLLED, tap)
+            total = functools.reduce(w.add, sums)
+            w.store_value(total, w.address(buffer, w.mul(n, word(LANES)), 4))
             return []
 
         w.loop(word(0), word(4), 1, [], output)

@@ -54,15 +54,6 @@ def outputs(w: Writer, products: Sequence[Value]) -> list[Value]:
     return _on_both_axes(one, products, 4)
 
 
-def transformed_slopes(w: Writer, slopes: Sequence[Value]) -> list[Value]:
-    """Return A dy A^T of the gradient of 2x2 outputs."""
-
-    def one(y: Sequence[Value]) -> list[Value]:
-        return [y[0], w.add(y[0], y[1]), w.sub(y[0], y[1]), w.negative(y[1])]
-
-    return _on_both_axes(one, slopes, 2)
-
-
 def kernel_slopes(w: Writer, sums: Sequence[Value]) -> list[Value]:
     """Return G^T u G, the gradient of a 3x3 kernel."""
 

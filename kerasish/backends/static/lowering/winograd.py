@@ -134,7 +134,7 @@ def _sizes(node: Node) -> dict[str, int]:
     }  # fmt: skip
 
 
-def _inside(x: int, y: int, before: int) -> int:
+def inside(x: int, y: int, before: int) -> int:
     """Return the number of taps inside an image, of all outputs along one axis.
 
     Args:
@@ -151,8 +151,8 @@ def _pays(sizes: dict[str, int], flipped: bool) -> bool:
 
     So images of few pixels, and few images of many channels, are left to oneDNN.
     """
-    down = _inside(sizes["height"], sizes["out_height"], sizes["top"])
-    across = _inside(sizes["width"], sizes["out_width"], sizes["left"])
+    down = inside(sizes["height"], sizes["out_height"], sizes["top"])
+    across = inside(sizes["width"], sizes["out_width"], sizes["left"])
     samples = sizes["tiles"] // (sizes["down"] * sizes["across"])
     transform = FLIPPED_TRANSFORM if flipped else TRANSFORM
     return PRODUCTS * sizes["tiles"] + transform <= MOST_PRODUCTS * samples * down * across

@@ -15,6 +15,7 @@ from kerasish.backends.static.codegen.winograd_gradient import TAPS, WinogradGra
 from kerasish.backends.static.codegen.winograd_sums import LANES, WinogradSums
 from kerasish.backends.static.codegen.winograd_tiles import SIDE
 from kerasish.backends.static.lowering.units import Locate, Unit
+from kerasish.backends.static.lowering.winograd import inside
 from kerasish.backends.static.machine.machine_code import host_target
 from kerasish.graph.ir import Node
 
@@ -73,15 +74,10 @@ def _sizes(node: Node, threads: int) -> dict[str, int]:
     return sizes | winograd_sums.tile_sizes(sizes, threads)
 
 
-def _inside(size: int, out: int, before: int) -> int:
-    """Return the number of pairs of an output and a tap along an axis that are inside an image."""
-    return sum(0 <= p + tap - before < size for p in range(out) for tap in range(TAPS))
-
-
 def _is_worth_it(sizes: dict[str, int], skips: bool) -> bool:
     if skips:
-        direct = _inside(sizes["height"], sizes["dy_height"], sizes["top"])
-        direct *= _inside(sizes["width"], sizes["dy_width"], sizes["left"])
+        direct = inside(sizes["height"], sizes["dy_height"], sizes["top"])
+        direct *= inside(sizes["width"], sizes["dy_width"], sizes["left"])
     else:
         direct = sizes["dy_height"] * sizes["dy_width"] * TAPS**2
     transforms = TRANSFORMS / sizes["channels"] + TRANSFORMS / sizes["filters"]
