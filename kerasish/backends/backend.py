@@ -160,7 +160,9 @@ class CompiledStep(ABC):
         """Return the step as a run over whole batches of rows; None: call it batch by batch.
 
         Args:
-            arrays: the data, with equal numbers of rows.
+            arrays: the data, with equal numbers of rows: arrays, or `MappedRows` of such (see
+                `kerasish.row_formulas`), which an engine need not support. Where NumPy may warn
+                of a number of a batch of these, the run ends before the batch.
             pack: flat list of batch parts -> the step's arguments.
             order: the indices of the rows in the order of processing.
             batch_size: rows per batch.

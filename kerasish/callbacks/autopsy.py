@@ -21,6 +21,7 @@ from kerasish.callbacks.values import plain
 from kerasish.callbacks.wrapped_step import WrappedStep, innermost, layers_of, without
 from kerasish.optimizers.division import gathered
 from kerasish.ranks import writes_here
+from kerasish.row_formulas import MappedRows
 from kerasish.typing import Array, TensorLike
 
 if TYPE_CHECKING:
@@ -382,6 +383,8 @@ class _WatchedStep(WrappedStep):
         self, arrays: Sequence[Array], pack: Callable[..., Any], order: Array, batch_size: int
     ) -> _WatchedRows | None:
         """Return the run over rows, watched; None if there is none."""
+        if any(isinstance(a, MappedRows) for a in arrays):
+            return None  # such a run may end before a batch
         steps = self.inner.over_rows(arrays, pack, order, batch_size)
         return None if steps is None else _WatchedRows(steps, self, self._autopsy)
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.wrapped_step import WrappedStep, layers_of, without
+from kerasish.row_formulas import MappedRows
 
 if TYPE_CHECKING:
     from kerasish.backends.backend import CompiledStep, Peaks, Timing
@@ -120,9 +121,11 @@ class _TimedStep(WrappedStep):
     def __call__(self, *args: Any) -> Any:
         return self.timer.run(self.inner, args)
 
-    def over_rows(self, *args: Any) -> Any:
+    def over_rows(self, arrays: Any, *args: Any) -> Any:
         """Return the run over rows if single batches of it can be timed; else None."""
-        rows = self.inner.over_rows(*args)
+        if any(isinstance(a, MappedRows) for a in arrays):
+            return None  # such a run may end before a batch
+        rows = self.inner.over_rows(arrays, *args)
         timed = rows is not None and hasattr(rows, "run_timed")
         return _TimedRows(self, rows) if timed else None
 

@@ -17,6 +17,7 @@ from kerasish.data.processes import WorkerProcesses
 from kerasish.data.row_calls import RowCalls
 from kerasish.data.selecting import call
 from kerasish.data.threads import Workers
+from kerasish.engine.data.rows import RowsAhead
 from kerasish.engine.data.streams import add_place
 from kerasish.typing import Array
 
@@ -113,6 +114,12 @@ class _One:
         """Return the numbers of elements that are read from the place `first` on; None: these."""
         return None if self._order is None else self._order[first : first + count]
 
+    def ahead(self, source: Cursor) -> RowsAhead | None:
+        """Return the results for what a cursor reads next; None: call the function."""
+        calls = self._by_rows
+        ahead = None if calls is None or not calls.may_have_formulas else source.rows_ahead()
+        return None if calls is None or ahead is None else calls.formulas(ahead)
+
     def many(self, elements: list[Any], first: int) -> list[Any]:
         """Return the results for elements that are read from the place `first` on."""
         if self.key is not None or not elements:
@@ -166,6 +173,9 @@ class _MapCursor(Counting):
         results = self._one.chunk(self.source.read_chunk(count), self._number)
         self._number += results.count if isinstance(results, Stacked) else len(results)
         return results
+
+    def rows_ahead(self) -> RowsAhead | None:
+        return self._one.ahead(self.source)
 
 
 class _Parallel(Cursor):
@@ -252,6 +262,11 @@ class _Parallel(Cursor):
             return []
         self._put(elements, place)
         return self.read_many(count)
+
+    def rows_ahead(self) -> RowsAhead | None:
+        if not self._automatic or self._workers is not None:
+            return None
+        return self._one.ahead(self._source)
 
     def state(self) -> list[Any]:
         if self._taken == len(self._results):  # between two tasks

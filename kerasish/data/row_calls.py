@@ -21,13 +21,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from kerasish import tree
 from kerasish.data.elements import row_of, to_element
+from kerasish.data.row_columns import columns_of, rows_to_compare, take_rows
 from kerasish.data.row_functions import ATTRIBUTES, FUNCTIONS, NUMPY
 from kerasish.data.row_values import NUMBERS, NotRowWise, Row, Table
 from kerasish.data.selecting import call
+from kerasish.engine.data.rows import RowsAhead
+from kerasish.row_formulas import RowFormula
 from kerasish.typing import Array
 
 _MOST_FAILURES = 3
+_LARGE_BYTES = 2**16  # arrays of which no copies are made in order to compare them
 
 _OPCODES = frozenset(
     """
@@ -161,6 +166,9 @@ class RowCalls:
     Args:
         function: of the parts of an element, as `map` takes it.
 
+    Attributes:
+        may_have_formulas: whether `formulas` may return something.
+
     Example:
         >>> calls = RowCalls(lambda x: x * 2)
         >>> calls(np.arange(3.0), 3)
@@ -173,7 +181,8 @@ class RowCalls:
         self._function = function
         possible = _IS_NUMPY_2 and type(function) is FunctionType
         self._left = _MOST_FAILURES if possible and _examined(function.__code__) else 0
-        self._is_new = True
+        self._is_new = self._formula_is_new = True
+        self.may_have_formulas = self._left > 0
 
     def __call__(self, block: Any, count: int) -> Any:
         """Return the block of the results, or None: then the function must be called per element.
@@ -200,6 +209,41 @@ class RowCalls:
         self._is_new = False
         return blocks
 
+    def formulas(self, ahead: RowsAhead) -> RowsAhead | None:
+        """Return the function's results for rows that are read next; None: call the function.
+
+        Each column becomes `MappedRows`.
+
+        Args:
+            ahead: the rows, each an element, or batches, each an element.
+        """
+        if not self._left or not self.may_have_formulas:
+            return None
+        rows = rows_to_compare(ahead) if self._formula_is_new else ahead.order[: ahead.size or 1]
+        if not len(rows) or len(rows) < ahead.size:
+            return None
+        try:
+            columns = self._formulas(ahead, rows)
+        except Exception:  # noqa: BLE001 - calls per element raise what users should see
+            self.may_have_formulas = False
+            return None
+        self._formula_is_new = False
+        return ahead._replace(columns=columns)
+
+    def _formulas(self, ahead: RowsAhead, rows: Array) -> Any:
+        """Return the columns of the results; the results for some rows are compared."""
+        block, count = tree.map_structure(lambda c: take_rows(c, rows), ahead.columns), len(rows)
+        if ahead.size:
+            block, count = tree.map_structure(lambda part: part[None], block), 1
+        result, owners = _call(self._function, block, ahead.columns)
+        columns = columns_of(result, ahead.size)
+        if self._formula_is_new or not ahead.size:  # to compare a batch takes longer than a row
+            blocks = _as_blocks(result, count, owners)
+            for row in range(count):
+                element = call(self._function, row_of(block, row))
+                _compare(blocks, to_element(element, str), row)
+        return columns
+
 
 def call_by_rows(function: Callable[..., Any], block: Any, count: int) -> Any:
     """Return the block of a function's results for all rows of a block.
@@ -212,24 +256,40 @@ def call_by_rows(function: Callable[..., Any], block: Any, count: int) -> Any:
     Raises:
         Exception: of any kind, if a call for all rows may differ from a call for each.
     """
+    result, owners = _call(function, block)
+    return _as_blocks(result, count, owners)
+
+
+def _call(function: Callable[..., Any], block: Any, columns: Any = None) -> tuple[Any, list[Any]]:
+    """Return a function's result for all rows of a block, and the owners of the block's memory.
+
+    Args:
+        function: of the parts of an element.
+        block: the stacked elements.
+        columns: the arrays or `MappedRows` that its rows are of, in the same structure, or None.
+    """
     checked = _checked(function, {})
     raised = {name: "raise" for name, does in np.geterr().items() if does != "ignore"}
+    if columns is not None and "under" in raised:
+        raise NotRowWise("a formula that must name the numbers that underflow")
     owners: list[Any] = []
     with np.errstate(**raised):  # warnings name an element: its own call gives them
-        result = call(checked, _as_rows(block, owners))
-        return _as_blocks(result, count, owners)
+        return call(checked, _as_rows(block, owners, columns)), owners
 
 
-def _as_rows(block: Any, owners: list[Any]) -> Any:
+def _as_rows(block: Any, owners: list[Any], column: Any) -> Any:
     """Return the element that represents all rows of a block; note the owner of its memory."""
     if type(block) is tuple:
-        return tuple([_as_rows(part, owners) for part in block])
+        columns = [None] * len(block) if column is None else column
+        return tuple([_as_rows(part, owners, c) for part, c in zip(block, columns)])
     if type(block) is dict:
-        return {key: _as_rows(part, owners) for key, part in block.items()}
+        columns = dict.fromkeys(block) if column is None else column
+        return {key: _as_rows(part, owners, columns[key]) for key, part in block.items()}
     if type(block) is not np.ndarray or block.dtype.kind not in "biufc":
         raise NotRowWise("elements of another kind")
     owners.append(_owner(block))
-    return Row(block)
+    known = column is not None and block.dtype in NUMBERS and block.size
+    return Row(block, RowFormula("input", block.dtype, content=column) if known else None)
 
 
 def _as_blocks(result: Any, count: int, owners: list[Any]) -> Any:
@@ -276,5 +336,12 @@ def _compare(blocks: Any, element: Any, row: int) -> None:
         dtype, shape = getattr(element, "dtype", None), getattr(element, "shape", None)
         if dtype != blocks.dtype or shape != blocks.shape[1:]:
             raise NotRowWise("another dtype or shape")
-        if blocks[row].tobytes() != element.tobytes():
+        if not _same_bits(blocks[row], element):
             raise NotRowWise("another result")
+
+
+def _same_bits(one: Array, other: Array) -> bool:
+    if one.nbytes < _LARGE_BYTES or one.itemsize > 8:
+        return one.tobytes() == other.tobytes()
+    bits = f"u{one.itemsize}"
+    return np.array_equal(one.view(bits), other.view(bits))

@@ -84,7 +84,7 @@ def _stack(arrays: Any, axis: int = 0) -> Row:
 
 def _expand_dims(a: Any, axis: int) -> Row:
     row = _row(a)
-    return Row(np.expand_dims(row.block, axis_of(axis, row.ndim + 1)))
+    return Row(np.expand_dims(row.block, axis_of(axis, row.ndim + 1)), row.formula)
 
 
 def _flip(m: Any, axis: int | None = None) -> Row:

@@ -20,6 +20,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from kerasish.row_formulas import OPS, RowFormula
 from kerasish.typing import Array
 
 NUMBERS = frozenset(
@@ -38,14 +39,15 @@ class Row:
 
     Args:
         block: an array whose first axis counts the rows.
+        formula: of the numbers of a row in C order, where it is known.
     """
 
-    __slots__ = ("block",)
+    __slots__ = ("block", "formula")
     __hash__ = None  # type: ignore[assignment]
     __array_priority__ = 1000.0
 
-    def __init__(self, block: Array) -> None:
-        self.block = block
+    def __init__(self, block: Array, formula: RowFormula | None = None) -> None:
+        self.block, self.formula = block, formula
 
     # --- facts that all rows share ----------------------------------------------------------------
 
@@ -86,19 +88,21 @@ class Row:
         for part in keys:
             if not (part is None or part is Ellipsis or type(part) in (int, slice)):
                 raise NotRowWise(f"index {type(part).__name__}")
-        return Row(self.block[(slice(None), *keys)])
+        block, old = self.block[(slice(None), *keys)], self.block
+        whole = block.flags.c_contiguous and old.flags.c_contiguous and block.size == old.size
+        return Row(block, self.formula if whole and block.ctypes.data == old.ctypes.data else None)
 
     def reshape(self, *shape: Any) -> Row:
         sizes = tuple(shape[0]) if len(shape) == 1 and type(shape[0]) in (tuple, list) else shape
         if not all(type(size) is int for size in sizes) or not self.size:
             raise NotRowWise("reshape")
-        return Row(self.block.reshape(len(self.block), *sizes))
+        return Row(self.block.reshape(len(self.block), *sizes), self.formula)
 
     def flatten(self) -> Row:
-        return Row(self.block.reshape(len(self.block), -1).copy())
+        return self.ravel().copy()
 
     def ravel(self) -> Row:
-        return Row(self.block.reshape(len(self.block), -1))
+        return Row(self.block.reshape(len(self.block), -1), self.formula)
 
     def transpose(self, *axes: Any) -> Row:
         order = axes[0] if len(axes) == 1 and type(axes[0]) in (tuple, list) else axes
@@ -111,11 +115,11 @@ class Row:
 
     def squeeze(self, axis: int | None = None) -> Row:
         if axis is not None:
-            return Row(self.block.squeeze(axis_of(axis, self.ndim)))
+            return Row(self.block.squeeze(axis_of(axis, self.ndim)), self.formula)
         return self.reshape(*(size for size in self.shape if size != 1))
 
     def copy(self) -> Row:
-        return Row(self.block.copy())
+        return Row(self.block.copy(), self.formula)
 
     def astype(self, dtype: Any, copy: bool = True) -> Row:
         block, target = numbers(self.block), np.dtype(dtype)
@@ -126,7 +130,9 @@ class Row:
             least, most = float(block.min()), float(block.max())
             if not limits.min <= least <= most < float(limits.max):
                 raise NotRowWise("a float beyond the integers of a dtype")
-        return Row(block.astype(target, copy=copy))
+        exact = target.kind == "f" or target.kind != "b" and block.dtype.kind != "f"
+        formula = self.formula.cast(target) if exact and self.formula is not None else None
+        return Row(block.astype(target, copy=copy), formula)
 
     # --- reductions -------------------------------------------------------------------------------
 
@@ -223,9 +229,32 @@ def _ufunc(ufunc: Any, check: Callable[[Any, list[Any], int], None] | None = Non
         result = ufunc(*operands)
         if result.ndim != rank + 1:
             raise NotRowWise(f"{ufunc.__name__} of these shapes")
-        return Row(numbers(result))
+        return Row(numbers(result), _formula(ufunc, values, result))
 
     return applied
+
+
+def _formula(ufunc: Any, values: tuple[Any, ...], result: Array) -> RowFormula | None:
+    """Return the formula of a ufunc's result; None where not all that it needs is known."""
+    op, shape, dtype = _OPS.get(ufunc), result.shape[1:], result.dtype
+    if op is None or any(type(v) is Row and (not v.formula or v.shape != shape) for v in values):
+        return None
+    if dtype.kind == "b" or dtype.kind in "iu" and not shape:
+        return None  # NumPy warns of single integers that overflow
+    return RowFormula(op, dtype, tuple([_operand(value, dtype, shape) for value in values]))
+
+
+def _operand(value: Any, dtype: Any, shape: tuple[int, ...]) -> RowFormula:
+    known = value.formula if type(value) is Row else None
+    if known is not None:
+        return known.cast(dtype)
+    content = np.array(value, dtype)  # a copy: the array may change
+    return RowFormula(
+        "value", dtype, content=np.broadcast_to(content, shape if content.ndim else ())
+    )
+
+
+_OPS = {ufunc: op for op, ufunc in OPS.items()}
 
 
 def _wraps(ufunc: Any, operands: list[Any], rank: int) -> None:
@@ -291,7 +320,8 @@ UFUNCS: dict[Any, Callable[..., Row]] = {
 
 def _power(base: Any, exponent: Any) -> Row:
     _squares(np.power, [base, exponent], getattr(base, "ndim", 0))
-    return Row(numbers(base.block) ** exponent)  # not by the ufunc: NumPy squares here
+    block = numbers(base.block) ** exponent  # not by the ufunc: NumPy squares here
+    return Row(block, _formula(np.square, (base,), block))
 
 
 def _reduce(

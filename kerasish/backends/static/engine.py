@@ -56,6 +56,7 @@ from kerasish.graph.trace import TensorRef, Traced, trace_answering
 from kerasish.ops.op import Op
 from kerasish.overriding import no_collections
 from kerasish.ranks import current_group
+from kerasish.row_formulas import MappedRows, first_rows
 from kerasish.tensor import Tensor, Variable, current_scope, note_written, wrap
 from kerasish.typing import Array, Structure
 from kerasish.watched import Guards, collecting_uses
@@ -213,17 +214,19 @@ class TracedStep(CompiledStep):
         """Return the step as a loop over whole batches of rows; None if it is not native.
 
         Args:
-            arrays: the data, with equal numbers of rows.
+            arrays: the data, with equal numbers of rows: arrays, or `MappedRows`.
             pack: flat list of batch parts -> the step's arguments.
             order: the indices of the rows in the order of processing.
             batch_size: rows per batch.
         """
         if len(order) < batch_size:
             return None
-        parts = [a[:batch_size] for a in arrays]
+        parts = [first_rows(a, batch_size) for a in arrays]
         args = pack(parts)
         compiled = self._find(args)
         if isinstance(compiled, Paths):
+            if any(isinstance(a, MappedRows) for a in arrays):
+                return None
             return compiled.over_rows(arrays, pack, order, batch_size)
         return compiled.over_rows(arrays, parts, args, order)
 

@@ -62,7 +62,7 @@ class BatchesAhead(NamedTuple):
     """Batches of rows of arrays in memory.
 
     Attributes:
-        arrays: the arrays.
+        arrays: arrays, or `MappedRows` of such.
         pack: list of rows of each -> (x, y, sample_weight).
         order: the numbers of the rows in turn, int64.
         batch_size: rows per batch, at most `len(order)`.

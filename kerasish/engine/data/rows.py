@@ -33,7 +33,7 @@ class RowsAhead(NamedTuple):
     """What a source gives next, where that is rows of arrays in memory.
 
     Attributes:
-        columns: array, or tuple or dict of arrays.
+        columns: array or `MappedRows`, or tuple or dict of such.
         order: the numbers of the rows in turn, int64.
         size: rows per batch, each batch an element of the source; 0: each row is an element.
     """

@@ -15,6 +15,7 @@ from kerasish.engine.data.data import MOST_AHEAD, BatchesAhead, Data
 from kerasish.engine.data.rows import RowsAhead
 from kerasish.engine.data.streams import add_place
 from kerasish.errors import ResumeError
+from kerasish.row_formulas import MappedRows, first_rows
 from kerasish.typing import Structure
 
 
@@ -176,10 +177,13 @@ class SourceData(Data):
 
         if any(a.dtype.kind not in "fiub" for a in arrays):
             return None
-        parts = [a[: ahead.size] for a in arrays]
+        parts = [first_rows(a, ahead.size) for a in arrays]
         leaves = [leaf for leaf in tree.flatten(pack(parts)) if leaf is not None]
-        if any(leaf is not part for leaf, part in zip(leaves, parts)):
-            return None  # the batches are of other dtypes
+        for place, (leaf, part) in enumerate(zip(leaves, parts)):
+            if leaf is not part:  # the batches are of other dtypes
+                if not isinstance(arrays[place], MappedRows) or leaf.dtype.kind != "f":
+                    return None
+                arrays[place] = arrays[place].astype(leaf.dtype)
         return BatchesAhead(arrays, pack, ahead.order, ahead.size)
 
     def leave_out(self, count: int) -> None:

@@ -7,6 +7,7 @@ all rows of arrays, and each batch of other sources before its step.
 """
 
 from kerasish.engine.diagnostics.advice import warn_once as warn_once
+from kerasish.engine.diagnostics.batches import BatchCheck as BatchCheck
 from kerasish.engine.diagnostics.batches import batch_check as batch_check
 from kerasish.engine.diagnostics.batches import check_all as check_all
 from kerasish.engine.diagnostics.check import check_data as check_data

@@ -6,7 +6,6 @@ of `train_on_batch`, are looked at one by one: one maximum over the labels per b
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -42,10 +41,41 @@ def within(values: Array, count: int) -> bool:
     return bool(values.min() >= 0) and bool(values.max() < count)
 
 
-def batch_check(model: Model) -> Callable[[Any, Any, Any], None] | None:
-    """Return a function of (x, y, sample_weight) that checks a batch, None where nothing can be.
+class BatchCheck:
+    """Checks batches: raises ValueError for class numbers and indices that are none.
 
-    It raises ValueError for class numbers and indices that are none; the message names the way out.
+    Args:
+        model: compiled, and prepared.
+        sparse: whether a loss takes class numbers.
+        only: the number of classes of the one output, or None.
+        embeddings: number of an input -> the layers that look its numbers up.
+
+    Attributes:
+        reads_x: whether it reads the numbers of x.
+    """
+
+    def __init__(
+        self, model: Model, sparse: bool, only: int | None, embeddings: dict[int, Any]
+    ) -> None:
+        self._model, self._sparse, self._only = model, sparse, only
+        self._embeddings, self.reads_x = embeddings, bool(embeddings)
+
+    def __call__(self, x: Structure, y: Structure, sample_weight: Structure) -> None:
+        """Check a batch; the message of an error names the way out."""
+        model, only = self._model, self._only
+        quick = only and type(y) is np.ndarray and y.dtype.kind in "iu" and within(y, only)
+        if self._sparse and not quick:
+            for match in model.training_program.matches(y, sample_weight):
+                _check_match(model, match)
+        if self._embeddings:
+            for name, index, array in inputs_of(model, x):
+                for layer in self._embeddings.get(index, ()):
+                    if array.dtype.kind in "iuf" and not within(array, layer.input_dim):
+                        check_indices(model, name, array, layer)
+
+
+def batch_check(model: Model) -> BatchCheck | None:
+    """Return the check of a model's batches, None where nothing can be checked.
 
     Args:
         model: compiled, and prepared: its losses are matched to its outputs.
@@ -61,21 +91,8 @@ def batch_check(model: Model) -> Callable[[Any, Any, Any], None] | None:
     embeddings = {index: layers for index, layers in embeddings.items() if layers}
     if not sparse and not embeddings:
         return None
-
     only = _only_count(loss) if sparse and len(parts) == 1 else None
-
-    def check(x: Structure, y: Structure, sample_weight: Structure) -> None:
-        quick = only and type(y) is np.ndarray and y.dtype.kind in "iu" and within(y, only)
-        if sparse and not quick:
-            for match in model.training_program.matches(y, sample_weight):
-                _check_match(model, match)
-        if embeddings:
-            for name, index, array in inputs_of(model, x):
-                for layer in embeddings.get(index, ()):
-                    if array.dtype.kind in "iuf" and not within(array, layer.input_dim):
-                        check_indices(model, name, array, layer)
-
-    return check
+    return BatchCheck(model, sparse, only, embeddings)
 
 
 def _only_count(loss: Structure) -> int | None:

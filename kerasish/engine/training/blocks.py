@@ -20,10 +20,12 @@ from kerasish.backends import CompiledStep, RowRun
 from kerasish.callbacks import Resume
 from kerasish.engine.data.batch import Batch
 from kerasish.engine.data.data import MOST_AHEAD, BatchesAhead, Data, Epoch
+from kerasish.engine.diagnostics import BatchCheck
 from kerasish.engine.training.evaluation import logs_of
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.updates import SECONDS_BETWEEN_UPDATES, Updates
 from kerasish.ranks import current_sharding, from_writer
+from kerasish.row_formulas import MappedRows, first_rows
 
 MOST_BATCHES = MOST_AHEAD
 # Of a batch: to copy a larger one twice takes longer than Python's part of a call.
@@ -32,6 +34,7 @@ MOST_BYTES = 2**19
 # while the engine computes. In shorter steps the calls would cost more than is gained.
 _SLOW_SHARE = 0.25
 _SLOW_STEP = 5e-4  # seconds
+_MOST_UNSURE = 3  # in an epoch
 _ROUNDS = 16  # blocks for which a native run is prepared at once
 
 
@@ -107,6 +110,25 @@ def _alike(a: Batch, b: Batch) -> bool:
     return [x is None for x in tree.flatten(a)] == [x is None for x in tree.flatten(b)]
 
 
+def _is_mapped(ahead: BatchesAhead) -> bool:
+    return any(isinstance(a, MappedRows) for a in ahead.arrays)
+
+
+def _checkable(ahead: BatchesAhead) -> Batch:
+    """Return all rows as a batch whose y and sample weights can be checked, but not x.
+
+    Rows of x that are mapped are 0.
+    """
+    parts = [first_rows(a, ahead.batch_size) for a in ahead.arrays]
+    of_x = {id(leaf) for leaf in tree.flatten(ahead.pack(parts)[0])}
+    rows = list(ahead.arrays)
+    for place, (array, part) in enumerate(zip(ahead.arrays, parts)):
+        if isinstance(array, MappedRows):
+            every = len(array)
+            rows[place] = array.like(every) if id(part) in of_x else array.take(np.arange(every))
+    return ahead.pack(rows)
+
+
 class BlockRun:
     """The batches of an epoch, run natively: rows in memory are read in place, others from blocks.
 
@@ -138,7 +160,7 @@ class BlockRun:
         updates: Updates,
         batch_end: Callable[..., None],
         resume: Resume | None,
-        check: Callable[[Any, Any, Any], None] | None,
+        check: BatchCheck | None,
         block: Block | None = None,
     ) -> None:
         self._program, self._run, self._data, self._batches = program, run, data, batches
@@ -153,6 +175,9 @@ class BlockRun:
         self._error: Exception | None = None  # raised by the batch after those of the block
         self._ranks = current_sharding() is not None  # they read equally many batches at once
         self._most = MOST_AHEAD  # of the next block
+        self._asks = True  # whether the data is asked for rows in memory
+        self._checked: list[Any] = []  # the formulas of the mapped rows that passed the check
+        self._unsure = 0  # batches of mapped rows for which NumPy may have a warning
         self._step = 0.0  # seconds of one, in the last block
 
     def run(self) -> None:
@@ -164,7 +189,7 @@ class BlockRun:
             ahead, read = self._ahead(), self._batches.has_pushed_back
             if ahead is not None and not read and self._run_rows(ahead):
                 by_rows = True
-            elif by_rows or ahead is not None and read:
+            elif by_rows and self._asks or ahead is not None and read:
                 more = self._run_single()
             else:
                 more = self._data.reads_ahead > 0 and self._run_block()
@@ -195,25 +220,41 @@ class BlockRun:
 
     def _ahead(self) -> BatchesAhead | None:
         """Return the next batches where they are rows in memory that all pass the check."""
-        ahead = self._data.batches_ahead()
-        if ahead is not None and self._check is not None:
+        ahead, check = self._data.batches_ahead() if self._asks else None, self._check
+        if ahead is None:
+            return None
+        # Ranks do equally many batches at once: none may end before the others.
+        if _is_mapped(ahead) and (self._ranks or check is not None and check.reads_x):
+            self._asks = False
+            return None
+        formulas = [a.formula.key() for a in ahead.arrays if isinstance(a, MappedRows)]
+        if check is not None and (not formulas or formulas != self._checked):
             try:
-                self._check(*ahead.pack(ahead.arrays))
+                check(*_checkable(ahead))
             except ValueError:
                 return None  # the row may be one that is never taken: batches are checked
+            self._checked = formulas
         return ahead
 
     def _run_rows(self, ahead: BatchesAhead) -> bool:
         """Run batches of rows; return whether the engine can do so."""
         steps, resume = self._run.over_rows(*ahead), self._resume
         if steps is None:
+            self._asks = not _is_mapped(ahead)
             return False
         while steps.left and not self._program.model.stop_training:
             limits = (SECONDS_BETWEEN_UPDATES, None) if resume is None else resume.ahead()
             done = steps.run(*limits)
-            self._data.leave_out(done)
-            self._did(done)
-            self._save_after(done)
+            if done:
+                self._data.leave_out(done)
+                self._did(done)
+                self._save_after(done)
+            else:  # the function is called for this batch
+                self._unsure += 1
+                self._asks = self._unsure < _MOST_UNSURE
+                self._run_single()
+            if _is_mapped(ahead):
+                break  # what the function reads from outside may have changed
         return True
 
     # --- blocks -----------------------------------------------------------------------------------

@@ -17,20 +17,27 @@ from kerasish.backends.static.codegen.driver import (
     Record,
     RecordError,
     Steps,
+    UnmetConditionError,
+    aligned,
+    condition_record,
     load_runtime,
 )
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.machine import guard_pages
 from kerasish.backends.static.runtime.filling import leaves_of
+from kerasish.backends.static.runtime.mapped_rows import mapped_kernel
 from kerasish.backends.static.strict import records as strict_records
+from kerasish.row_formulas import MappedRows, RowFormula
 from kerasish.typing import Array
+
+UNSURE = -1  # the number of the condition that all floats of `MappedRows` are finite
 
 
 class RowGather:
     """Records that copy the rows of the next batch into a program's inputs.
 
     Args:
-        sources: the arrays, one for each target.
+        sources: arrays or `MappedRows`, one for each target.
         targets: NumPy views of the program's inputs, the batch axis first.
         threads: the most threads that copy.
     """
@@ -40,8 +47,34 @@ class RowGather:
         self.size = targets[0].shape[0]
         self.records: list[Record] = []
         self._words: list[tuple[Any, int]] = []
+        self._memory: list[Any] = []  # of the records
         for source, target in zip(sources, targets):
-            self._add(source, target)
+            if isinstance(source, MappedRows):
+                self._add_mapped(source.formula, target)
+            else:
+                self._add(source, target)
+
+    def _add_mapped(self, formula: RowFormula, target: Array) -> None:
+        """Add the records that compute rows, and those that check them."""
+        kernel, operands, is_checked = mapped_kernel(formula)
+        columns = math.prod(target.shape[1:])
+        threads = choose_threads(kernel, self.size, columns, self.threads)
+        owner, scratch = aligned(arguments.scratch_size(kernel, columns, 1, threads))
+        total = np.zeros(1, np.float64)
+        operands = [
+            arguments.Operand(0, (1,)), *operands, arguments.Operand(target.ctypes.data, (columns,))
+        ]  # fmt: skip
+        if is_checked:
+            operands.append(arguments.Operand(total.ctypes.data, (0,)))
+        block = arguments.pack(
+            kernel, operands, table=load_runtime().table, columns=columns, rows=self.size,
+            threads=threads, scratch=scratch,
+        )  # fmt: skip
+        self.records.append(Record(compile_one(kernel), block, "rows of the batch"))
+        if is_checked:
+            self.records.append(condition_record(UNSURE, total.ctypes.data, np.zeros(1)))
+        self._memory += [owner, total]
+        self._words.append((block, arguments.operand_word(kernel, 0)))
 
     def _add(self, source: Array, target: Array) -> None:
         kernel = _gather_kernel(target.dtype.name)
@@ -119,6 +152,10 @@ class RowSteps:
             seconds: no batch starts later than this.
             most: the largest number of batches, >= 1; None for all that remain.
 
+        Returns:
+            The number; less than asked for, and possibly 0, before a batch of `MappedRows` for
+            which NumPy may have a warning.
+
         Raises:
             RecordError: a batch failed; `done` and `left` count those before it.
         """
@@ -130,7 +167,9 @@ class RowSteps:
             self._steps.finish(self._run(job))
             whole = self._steps.done > start
         except RecordError as error:
-            raise self._explain(error) from None
+            if not isinstance(error, UnmetConditionError) or error.number != UNSURE:
+                raise self._explain(error) from None
+            whole = self._steps.done > start  # nothing of the next batch has run
         finally:
             count = self._steps.done - start
             self.left -= count
@@ -185,10 +224,15 @@ def row_gather(
 def can_gather(sources: Sequence[Any], targets: Sequence[Any]) -> bool:
     """Return whether the native gather supports these arrays without a conversion."""
     return bool(targets) and all(
-        isinstance(s, np.ndarray)
-        and s.flags.c_contiguous
+        _is_readable(s)
         and s.dtype == t.dtype
         and s.shape[1:] == t.shape[1:]
-        and s.size > 0
+        and math.prod(s.shape) > 0
         for s, t in zip(sources, targets)
     )
+
+
+def _is_readable(source: Any) -> bool:
+    """Return whether a loop can read a source: all its arrays are in C order."""
+    arrays = source.formula.inputs() if isinstance(source, MappedRows) else [source]
+    return all(isinstance(a, np.ndarray) and a.flags.c_contiguous for a in arrays)
