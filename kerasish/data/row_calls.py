@@ -32,6 +32,7 @@ from kerasish.row_formulas import RowFormula
 from kerasish.typing import Array
 
 _MOST_FAILURES = 3
+_LARGE_BYTES = 2**16  # arrays of which no copies are made in order to compare them
 
 _OPCODES = frozenset(
     """
@@ -165,6 +166,9 @@ class RowCalls:
     Args:
         function: of the parts of an element, as `map` takes it.
 
+    Attributes:
+        may_have_formulas: whether `formulas` may return something.
+
     Example:
         >>> calls = RowCalls(lambda x: x * 2)
         >>> calls(np.arange(3.0), 3)
@@ -178,7 +182,11 @@ class RowCalls:
         possible = _IS_NUMPY_2 and type(function) is FunctionType
         self._left = _MOST_FAILURES if possible and _examined(function.__code__) else 0
         self._is_new = self._formula_is_new = True
+<<<<<<< HEAD
         self._has_formulas = True
+=======
+        self.may_have_formulas = self._left > 0
+>>>>>>> mapped
 
     def __call__(self, block: Any, count: int) -> Any:
         """Return the block of the results, or None: then the function must be called per element.
@@ -213,7 +221,11 @@ class RowCalls:
         Args:
             ahead: the rows, each an element, or batches, each an element.
         """
+<<<<<<< HEAD
         if not self._left or not self._has_formulas:
+=======
+        if not self._left or not self.may_have_formulas:
+>>>>>>> mapped
             return None
         rows = rows_to_compare(ahead) if self._formula_is_new else ahead.order[: ahead.size or 1]
         if not len(rows) or len(rows) < ahead.size:
@@ -221,7 +233,11 @@ class RowCalls:
         try:
             columns = self._formulas(ahead, rows)
         except Exception:  # noqa: BLE001 - calls per element raise what users should see
+<<<<<<< HEAD
             self._has_formulas = False
+=======
+            self.may_have_formulas = False
+>>>>>>> mapped
             return None
         self._formula_is_new = False
         return ahead._replace(columns=columns)
@@ -332,10 +348,21 @@ def _compare(blocks: Any, element: Any, row: int) -> None:
         dtype, shape = getattr(element, "dtype", None), getattr(element, "shape", None)
         if dtype != blocks.dtype or shape != blocks.shape[1:]:
             raise NotRowWise("another dtype or shape")
+<<<<<<< HEAD
         if blocks.dtype.kind == "c":
             equal = blocks[row].tobytes() == element.tobytes()
         else:
             bits = f"u{blocks.itemsize}"
             equal = np.array_equal(blocks[row].view(bits), element.view(bits))
         if not equal:
+=======
+        if not _same_bits(blocks[row], element):
+>>>>>>> mapped
             raise NotRowWise("another result")
+
+
+def _same_bits(one: Array, other: Array) -> bool:
+    if one.nbytes < _LARGE_BYTES or one.itemsize > 8:
+        return one.tobytes() == other.tobytes()
+    bits = f"u{one.itemsize}"
+    return np.array_equal(one.view(bits), other.view(bits))
