@@ -114,19 +114,11 @@ class _One:
         """Return the numbers of elements that are read from the place `first` on; None: these."""
         return None if self._order is None else self._order[first : first + count]
 
-<<<<<<< HEAD
-    def ahead(self, ahead: RowsAhead | None) -> RowsAhead | None:
-        """Return the results for rows or batches in memory as such; None: call the function."""
-        if ahead is None or self._by_rows is None:
-            return None
-        return self._by_rows.formulas(ahead)
-=======
     def ahead(self, source: Cursor) -> RowsAhead | None:
         """Return the results for what a cursor reads next; None: call the function."""
         calls = self._by_rows
         ahead = None if calls is None or not calls.may_have_formulas else source.rows_ahead()
         return None if calls is None or ahead is None else calls.formulas(ahead)
->>>>>>> mapped
 
     def many(self, elements: list[Any], first: int) -> list[Any]:
         """Return the results for elements that are read from the place `first` on."""
@@ -183,11 +175,7 @@ class _MapCursor(Counting):
         return results
 
     def rows_ahead(self) -> RowsAhead | None:
-<<<<<<< HEAD
-        return self._one.ahead(self.source.rows_ahead())
-=======
         return self._one.ahead(self.source)
->>>>>>> mapped
 
 
 class _Parallel(Cursor):
@@ -278,11 +266,7 @@ class _Parallel(Cursor):
     def rows_ahead(self) -> RowsAhead | None:
         if not self._automatic or self._workers is not None:
             return None
-<<<<<<< HEAD
-        return self._one.ahead(self._source.rows_ahead())
-=======
         return self._one.ahead(self._source)
->>>>>>> mapped
 
     def state(self) -> list[Any]:
         if self._taken == len(self._results):  # between two tasks

@@ -182,11 +182,7 @@ class RowCalls:
         possible = _IS_NUMPY_2 and type(function) is FunctionType
         self._left = _MOST_FAILURES if possible and _examined(function.__code__) else 0
         self._is_new = self._formula_is_new = True
-<<<<<<< HEAD
-        self._has_formulas = True
-=======
         self.may_have_formulas = self._left > 0
->>>>>>> mapped
 
     def __call__(self, block: Any, count: int) -> Any:
         """Return the block of the results, or None: then the function must be called per element.
@@ -221,11 +217,7 @@ class RowCalls:
         Args:
             ahead: the rows, each an element, or batches, each an element.
         """
-<<<<<<< HEAD
-        if not self._left or not self._has_formulas:
-=======
         if not self._left or not self.may_have_formulas:
->>>>>>> mapped
             return None
         rows = rows_to_compare(ahead) if self._formula_is_new else ahead.order[: ahead.size or 1]
         if not len(rows) or len(rows) < ahead.size:
@@ -233,11 +225,7 @@ class RowCalls:
         try:
             columns = self._formulas(ahead, rows)
         except Exception:  # noqa: BLE001 - calls per element raise what users should see
-<<<<<<< HEAD
-            self._has_formulas = False
-=======
             self.may_have_formulas = False
->>>>>>> mapped
             return None
         self._formula_is_new = False
         return ahead._replace(columns=columns)
@@ -348,16 +336,7 @@ def _compare(blocks: Any, element: Any, row: int) -> None:
         dtype, shape = getattr(element, "dtype", None), getattr(element, "shape", None)
         if dtype != blocks.dtype or shape != blocks.shape[1:]:
             raise NotRowWise("another dtype or shape")
-<<<<<<< HEAD
-        if blocks.dtype.kind == "c":
-            equal = blocks[row].tobytes() == element.tobytes()
-        else:
-            bits = f"u{blocks.itemsize}"
-            equal = np.array_equal(blocks[row].view(bits), element.view(bits))
-        if not equal:
-=======
         if not _same_bits(blocks[row], element):
->>>>>>> mapped
             raise NotRowWise("another result")
 
 
