@@ -7,6 +7,7 @@ import math
 import pathlib
 import pickle
 import re
+import sys
 import tempfile
 import warnings
 from collections.abc import Iterator
@@ -39,11 +40,19 @@ from kerasish.backends.static.lowering import loops as column_loops
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlans
 from kerasish.backends.static.lowering.saved_plans import can_save, packed, unpacked
 from kerasish.backends.static.runtime import blocks as row_blocks
-from kerasish.graph.passes import late_readers, recompute, recurrences, thin_products
+from kerasish.graph.passes import (
+    fuse_epilogues,
+    late_readers,
+    recompute,
+    recurrences,
+    thin_products,
+)
 from kerasish.tensor import first_value
 
 from .draft import NAMESPACE
 from .programs import Program, targets
+
+epilogues = sys.modules[fuse_epilogues.__module__]
 
 
 class Engine(NamedTuple):
@@ -89,7 +98,7 @@ def using(engine: Engine) -> Iterator[None]:
     limited = (
         cost, concurrent, branches, program_threads, library, row_blocks, recurrent,
         shared_products, early_updates, in_place, recompute, first_value, kernel_gradients,
-        column_loops, few_pixels, winograd, winograd_gradients, late_readers,
+        column_loops, few_pixels, winograd, winograd_gradients, late_readers, epilogues,
     )  # fmt: skip
     limits = {m: dict(vars(m)) for m in limited}
     kept = native.available, static_engine.CompiledPlan
@@ -120,6 +129,7 @@ def using(engine: Engine) -> Iterator[None]:
             column_loops.OWN_CODE_FOR_COLUMNS = 0
             kernel_gradients.LEAST_FLOPS = kernel_gradients.LEAST_PIXELS = 0
             kernel_gradients.BALANCED = 0.0
+            epilogues.WORTH = 0  # type: ignore[attr-defined]
             winograd.LEAST_FLOPS, winograd.GRAIN, winograd.MOST_PRODUCTS = 0, 1, math.inf
             winograd_gradients.LEAST_FLOPS = 0
             winograd_gradients.BALANCED, winograd_gradients.WORTH = 0.0, math.inf
