@@ -17,8 +17,8 @@ from kerasish.backends.static.codegen.driver import Program, aligned
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
 from kerasish.backends.static.lowering import few_pixels
+from kerasish.backends.static.lowering.convolutions import geometry_of
 from kerasish.backends.static.lowering.few_pixels import FewPixelsUnit
-from kerasish.backends.static.lowering.library import geometry_of
 from kerasish.backends.static.lowering.units import Place, place_of
 from kerasish.graph.ir import Node, Value
 from kerasish.graph.trace import trace

@@ -11,7 +11,7 @@ from kerasish import ops
 from kerasish.autodiff import grad
 from kerasish.backends import onednn
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
-from kerasish.backends.static.lowering.library import ConvolutionUnit
+from kerasish.backends.static.lowering.convolutions import ConvolutionUnit
 from kerasish.ops.basic.convolution import convolution
 
 pytestmark = pytest.mark.skipif(bool(onednn.available()), reason="oneDNN computes the products")

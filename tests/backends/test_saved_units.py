@@ -20,9 +20,10 @@ from kerasish import backends, config, layers, ops
 from kerasish.backends.onednn import native
 from kerasish.backends.static import engine
 from kerasish.backends.static.lowering import saved_plans
+from kerasish.backends.static.lowering.convolutions import ConvolutionUnit, PoolUnit
 from kerasish.backends.static.lowering.few_pixels import FewPixelsUnit
 from kerasish.backends.static.lowering.kernel_gradients import KernelGradientUnit
-from kerasish.backends.static.lowering.library import ConvolutionUnit, MatmulUnit, PoolUnit
+from kerasish.backends.static.lowering.library import MatmulUnit
 from kerasish.backends.static.lowering.saved_plans import SavedPlans
 from kerasish.backends.static.lowering.thin import ThinUnit
 from kerasish.backends.static.lowering.winograd import WinogradUnit

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from kerasish import backends, config, ops
+from kerasish.backends.static.lowering import convolutions
 from kerasish.backends.static.lowering import library as lower_library
 from kerasish.graph.interpret import interpret
 from kerasish.graph.ir import verify
@@ -208,7 +209,7 @@ def test_a_convolution_is_not_written_over_its_operand(filters):
 
 def test_without_a_library_the_pieces_serve(monkeypatch):
     monkeypatch.setattr(lower_library, "MatmulUnit", _refuse)
-    monkeypatch.setattr(lower_library, "ConvolutionUnit", _refuse)
+    monkeypatch.setattr(convolutions, "ConvolutionUnit", _refuse)
     for function, arguments in ((dense, (array(300, 200), array(200, 90), array(90))),
                                 (conv, (array(4, 10, 10, 3), KERNEL, BIAS))):  # fmt: skip
         step = backends.get("static").compile(function)

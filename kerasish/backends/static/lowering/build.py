@@ -9,18 +9,12 @@ from typing import Any
 from kerasish.backends.onednn import native
 from kerasish.backends.static.lowering.attention import make_attention
 from kerasish.backends.static.lowering.columns import make_columns
+from kerasish.backends.static.lowering.convolutions import make_convolution, make_pool
 from kerasish.backends.static.lowering.early_updates import updated_early
 from kerasish.backends.static.lowering.exchange import ExchangeUnit, make_exchange
 from kerasish.backends.static.lowering.few_pixels import make_few_pixels
 from kerasish.backends.static.lowering.kernel_gradients import make_kernel_gradient
-from kerasish.backends.static.lowering.library import (
-    View,
-    is_scattered,
-    make_convolution,
-    make_matmul,
-    make_pool,
-    plain_view,
-)
+from kerasish.backends.static.lowering.library import View, is_scattered, make_matmul, plain_view
 from kerasish.backends.static.lowering.loops import LoopUnit, NotALoop
 from kerasish.backends.static.lowering.moves import make_indexing, make_move, make_scaled_rows
 from kerasish.backends.static.lowering.overlap import overlapped

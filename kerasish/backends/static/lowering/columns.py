@@ -10,7 +10,8 @@ from typing import Any
 from kerasish.backends.onednn.convolution import Geometry
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.lowering import blas
-from kerasish.backends.static.lowering.library import buffer, contiguous, geometry_of
+from kerasish.backends.static.lowering.convolutions import geometry_of
+from kerasish.backends.static.lowering.library import buffer, contiguous
 from kerasish.backends.static.lowering.moves import BlockLoop, Piece, _fill_piece
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of
 from kerasish.graph.ir import Node, Value

@@ -21,7 +21,8 @@ from kerasish.backends.onednn.convolution import Geometry
 from kerasish.backends.onednn.primitive import Buffer, Primitive
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.lowering.columns import taps
-from kerasish.backends.static.lowering.library import ADDING, contiguous, geometry_of
+from kerasish.backends.static.lowering.convolutions import geometry_of
+from kerasish.backends.static.lowering.library import ADDING, contiguous
 from kerasish.backends.static.lowering.moves import BlockLoop, Piece
 from kerasish.backends.static.lowering.units import (
     Locate,

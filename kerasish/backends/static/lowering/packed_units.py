@@ -15,14 +15,9 @@ from kerasish.backends.static.codegen import direct
 from kerasish.backends.static.codegen.driver import Record
 from kerasish.backends.static.codegen.kernels import compile_one
 from kerasish.backends.static.codegen.team import helpers_for, together_record
+from kerasish.backends.static.lowering.convolutions import ConvolutionUnit
 from kerasish.backends.static.lowering.few_rows import strips_of
-from kerasish.backends.static.lowering.library import (
-    ConvolutionUnit,
-    LibraryUnit,
-    MatmulUnit,
-    View,
-    if_stale,
-)
+from kerasish.backends.static.lowering.library import LibraryUnit, MatmulUnit, View, if_stale
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.moves import BlockLoop, Piece
 from kerasish.backends.static.lowering.standalone_direct import (

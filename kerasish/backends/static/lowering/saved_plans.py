@@ -55,15 +55,11 @@ from kerasish.backends.static.codegen.kernels import kernel_key
 from kerasish.backends.static.codegen.team import using_helpers, using_team
 from kerasish.backends.static.lowering.attention import AttentionUnit
 from kerasish.backends.static.lowering.compiled_plan import CompiledPlan
+from kerasish.backends.static.lowering.convolutions import ConvolutionUnit, PoolUnit
 from kerasish.backends.static.lowering.few_pixels import FewPixelsUnit
 from kerasish.backends.static.lowering.few_rows import FewRowsUnit
 from kerasish.backends.static.lowering.kernel_gradients import KernelGradientUnit
-from kerasish.backends.static.lowering.library import (
-    ConvolutionUnit,
-    MatmulUnit,
-    PoolUnit,
-    SmallMatmulUnit,
-)
+from kerasish.backends.static.lowering.library import MatmulUnit, SmallMatmulUnit
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.moves import (
     GatherUnit,

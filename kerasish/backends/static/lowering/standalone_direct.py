@@ -12,7 +12,8 @@ from kerasish.backends.static.codegen import direct
 from kerasish.backends.static.codegen.driver import load_runtime
 from kerasish.backends.static.codegen.epilogue import followed_by, is_epilogue
 from kerasish.backends.static.lowering.columns import column_moves
-from kerasish.backends.static.lowering.library import View, epilogue_kernel, geometry_of
+from kerasish.backends.static.lowering.convolutions import geometry_of
+from kerasish.backends.static.lowering.library import View, epilogue_kernel
 from kerasish.backends.static.lowering.loops import LoopUnit
 from kerasish.backends.static.lowering.standalone_units import StandaloneStep, StandaloneUnit
 from kerasish.backends.static.lowering.units import Locate, Place, Unit, nbytes_of

@@ -17,12 +17,8 @@ from kerasish.backends.static.codegen import matmul as products
 from kerasish.backends.static.codegen.driver import Record, load_runtime
 from kerasish.backends.static.codegen.kernels import compile_many
 from kerasish.backends.static.lowering.columns import taps
-from kerasish.backends.static.lowering.library import (
-    View,
-    contiguous,
-    epilogue_kernel,
-    geometry_of,
-)
+from kerasish.backends.static.lowering.convolutions import geometry_of
+from kerasish.backends.static.lowering.library import View, contiguous, epilogue_kernel
 from kerasish.backends.static.lowering.moves import (
     BlockLoop,
     Piece,
