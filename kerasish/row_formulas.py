@@ -8,7 +8,7 @@ called.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import numpy as np
@@ -67,14 +67,14 @@ class RowFormula:
 
     def inputs(self) -> list[Any]:
         """Return the arrays or `MappedRows` of all inputs."""
-        found: list[Any] = []
+        arrays: list[Any] = []
 
         def leaf(part: RowFormula) -> None:
             if part.op == "input":
-                found.append(part.content)
+                arrays.append(part.content)
 
         self.fold(leaf, lambda part, parts: None)
-        return found
+        return arrays
 
     def key(self) -> tuple[Any, ...]:
         """Return what is equal for formulas of the same arrays and values."""
@@ -139,6 +139,11 @@ class MappedRows:
     def astype(self, dtype: Any) -> MappedRows:
         """Return the same rows in another dtype."""
         return MappedRows(self.formula.cast(dtype), self.shape)
+
+
+def is_any_mapped(arrays: Iterable[Any]) -> bool:
+    """Return whether `MappedRows` are among arrays: a run of these may end before a batch."""
+    return any(isinstance(a, MappedRows) for a in arrays)
 
 
 def first_rows(array: Any, count: int) -> Array:

@@ -7,7 +7,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -21,7 +21,7 @@ from kerasish.callbacks.values import plain
 from kerasish.callbacks.wrapped_step import WrappedStep, innermost, layers_of, without
 from kerasish.optimizers.division import gathered
 from kerasish.ranks import writes_here
-from kerasish.row_formulas import MappedRows
+from kerasish.row_formulas import is_any_mapped
 from kerasish.typing import Array, TensorLike
 
 if TYPE_CHECKING:
@@ -379,13 +379,9 @@ class _WatchedStep(WrappedStep):
         again, self._last = self._last == start, start
         return again
 
-    def over_rows(
-        self, arrays: Sequence[Array], pack: Callable[..., Any], order: Array, batch_size: int
-    ) -> _WatchedRows | None:
+    def over_rows(self, arrays: Any, *args: Any) -> _WatchedRows | None:
         """Return the run over rows, watched; None if there is none."""
-        if any(isinstance(a, MappedRows) for a in arrays):
-            return None  # such a run may end before a batch
-        steps = self.inner.over_rows(arrays, pack, order, batch_size)
+        steps = None if is_any_mapped(arrays) else self.inner.over_rows(arrays, *args)
         return None if steps is None else _WatchedRows(steps, self, self._autopsy)
 
 

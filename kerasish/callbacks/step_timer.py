@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from kerasish.callbacks.wrapped_step import WrappedStep, layers_of, without
-from kerasish.row_formulas import MappedRows
+from kerasish.row_formulas import is_any_mapped
 
 if TYPE_CHECKING:
     from kerasish.backends.backend import CompiledStep, Peaks, Timing
@@ -123,9 +123,7 @@ class _TimedStep(WrappedStep):
 
     def over_rows(self, arrays: Any, *args: Any) -> Any:
         """Return the run over rows if single batches of it can be timed; else None."""
-        if any(isinstance(a, MappedRows) for a in arrays):
-            return None  # such a run may end before a batch
-        rows = self.inner.over_rows(arrays, *args)
+        rows = None if is_any_mapped(arrays) else self.inner.over_rows(arrays, *args)
         timed = rows is not None and hasattr(rows, "run_timed")
         return _TimedRows(self, rows) if timed else None
 

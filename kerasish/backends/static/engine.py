@@ -57,7 +57,7 @@ from kerasish.graph.trace import TensorRef, Traced, trace_answering
 from kerasish.ops.op import Op
 from kerasish.overriding import no_collections
 from kerasish.ranks import current_group
-from kerasish.row_formulas import MappedRows, first_rows
+from kerasish.row_formulas import first_rows, is_any_mapped
 from kerasish.tensor import Tensor, Variable, current_scope, note_written, wrap
 from kerasish.typing import Array, Structure
 from kerasish.watched import Guards, collecting_uses
@@ -226,7 +226,7 @@ class TracedStep(CompiledStep):
         args = pack(parts)
         compiled = self._find(args)
         if isinstance(compiled, Paths):
-            if any(isinstance(a, MappedRows) for a in arrays):
+            if is_any_mapped(arrays):
                 return None
             return compiled.over_rows(arrays, pack, order, batch_size)
         return compiled.over_rows(arrays, parts, args, order)

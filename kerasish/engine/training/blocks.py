@@ -25,7 +25,7 @@ from kerasish.engine.training.evaluation import logs_of
 from kerasish.engine.training.program import TrainingProgram
 from kerasish.engine.training.updates import SECONDS_BETWEEN_UPDATES, Updates
 from kerasish.ranks import current_sharding, from_writer
-from kerasish.row_formulas import MappedRows, first_rows
+from kerasish.row_formulas import MappedRows, first_rows, is_any_mapped
 
 MOST_BATCHES = MOST_AHEAD
 # Of a batch: to copy a larger one twice takes longer than Python's part of a call.
@@ -108,10 +108,6 @@ def _alike(a: Batch, b: Batch) -> bool:
     except ValueError:
         return False
     return [x is None for x in tree.flatten(a)] == [x is None for x in tree.flatten(b)]
-
-
-def _is_mapped(ahead: BatchesAhead) -> bool:
-    return any(isinstance(a, MappedRows) for a in ahead.arrays)
 
 
 def _checkable(ahead: BatchesAhead) -> Batch:
@@ -224,7 +220,7 @@ class BlockRun:
         if ahead is None:
             return None
         # Ranks do equally many batches at once: none may end before the others.
-        if _is_mapped(ahead) and (self._ranks or check is not None and check.reads_x):
+        if is_any_mapped(ahead.arrays) and (self._ranks or check is not None and check.reads_x):
             self._asks = False
             return None
         formulas = [a.formula.key() for a in ahead.arrays if isinstance(a, MappedRows)]
@@ -240,7 +236,7 @@ class BlockRun:
         """Run batches of rows; return whether the engine can do so."""
         steps, resume = self._run.over_rows(*ahead), self._resume
         if steps is None:
-            self._asks = not _is_mapped(ahead)
+            self._asks = not is_any_mapped(ahead.arrays)
             return False
         while steps.left and not self._program.model.stop_training:
             limits = (SECONDS_BETWEEN_UPDATES, None) if resume is None else resume.ahead()
@@ -253,7 +249,7 @@ class BlockRun:
                 self._unsure += 1
                 self._asks = self._unsure < _MOST_UNSURE
                 self._run_single()
-            if _is_mapped(ahead):
+            if is_any_mapped(ahead.arrays):
                 break  # what the function reads from outside may have changed
         return True
 
