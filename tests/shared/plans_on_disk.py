@@ -1,4 +1,4 @@
-"""Steps compiled without plans in memory: from files, or anew for files."""
+"""Steps compiled without plans in memory: read from files, or compiled and saved."""
 
 from __future__ import annotations
 

@@ -111,8 +111,8 @@ class _Worker:
         self.at = {name: w.load_word(args, first + i, "ptr") for i, name in enumerate(_POINTERS)}
         own = w.mul(Value("%t", "int64"), self.size["scratch_bytes"])
         self.windows = w.address(self.at["scratch"], own, 1)
-        room = w.mul(self.size["channels"], word(PRODUCTS * TILES))
-        self.products = w.address(self.windows, room, 4)
+        numbers = w.mul(self.size["channels"], word(PRODUCTS * TILES))
+        self.products = w.address(self.windows, numbers, 4)
         self.outside = w.address(self.products, word(PRODUCTS * TILES * self.width), 4)
         self.zeros = w.address(self.outside, word(self.width), 4)
 
