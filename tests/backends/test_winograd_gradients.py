@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
+from winograd_cases import SAME, VALID, Case
 
 from kerasish import config, ops
 from kerasish.backends.static.engine import COMPILED_PLANS, Static
@@ -18,24 +17,6 @@ from kerasish.ops.basic.convolution import convolution_kernel_gradient
 pytestmark = pytest.mark.skipif(
     host_target().lanes != LANES, reason="these loops need vectors of 16 numbers"
 )
-SAME, VALID = ((1, 1), (1, 1)), ((0, 0), (0, 0))
-
-
-class Case(NamedTuple):
-    """The data of a kernel gradient.
-
-    Attributes:
-        x: samples, height, width, channels.
-    """
-
-    x: tuple[int, int, int, int]
-    filters: int
-    padding: tuple[tuple[int, int], tuple[int, int]] = SAME
-
-    @property
-    def dy(self):
-        sizes = (n + sum(pad) - 2 for n, pad in zip(self.x[1:3], self.padding))
-        return (self.x[0], *sizes, self.filters)
 
 
 CASES = [
@@ -95,18 +76,18 @@ def directly(case, x, dy, monkeypatch):
 def numbers(case, seed=0):
     """Return small integers: all sums are exact, in any order."""
     rng = np.random.default_rng(seed)
-    arrays = rng.integers(-3, 4, case.x), 4 * rng.integers(-2, 3, case.dy)
+    arrays = rng.integers(-3, 4, case.x), 4 * rng.integers(-2, 3, case.y)
     return tuple(a.astype("float32") for a in arrays)
 
 
 def normal(case, seed=0):
     rng = np.random.default_rng(seed)
-    return tuple(rng.standard_normal(shape).astype("float32") for shape in (case.x, case.dy))
+    return tuple(rng.standard_normal(shape).astype("float32") for shape in (case.x, case.y))
 
 
 def expected(case, x, dy):
     """Return the sums of products; those of pixels outside are left out."""
-    (height, width), ((top, _), (left, _)) = case.dy[1:3], case.padding
+    (height, width), ((top, _), (left, _)) = case.y[1:3], case.padding
     x, dy = x.astype("float64"), dy.astype("float64")
     result = np.zeros((3, 3, case.x[3], case.filters))
     for i, j in np.ndindex(3, 3):
@@ -142,7 +123,7 @@ def test_random_sizes(seed):
         16 * int(rng.integers(1, 6)),
         (padding[:2], padding[2:]),
     )
-    if min(case.dy) < 1:
+    if min(case.y) < 1:
         case = case._replace(padding=SAME)
     x, dy = numbers(case, seed)
     with config.using_threads(int(rng.integers(1, 5))):
